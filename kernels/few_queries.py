@@ -318,8 +318,8 @@ def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffer
     )  # fmt: skip
     n_above = n_panels
     if minimum > -NEVER:
-        # Selecting the rank-th largest estimate takes less time among the few estimates above the
-        # minimum than among all estimates.
+        # Only a few estimates are above the minimum. Selecting the rank-th largest of these few is
+        # faster than selecting it from all estimates.
         n_above = 0
         for p in range(n_panels):
             estimate = panel_estimates[p]

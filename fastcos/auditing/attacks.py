@@ -23,9 +23,9 @@ _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.
 N_LISTED = 48
-# An attack tries only an ascending list of condition numbers, which are called levels. From one
-# level to the next, the logarithm of the level grows by the factor exp(_LEVEL_STEP). The logarithm
-# of the radius that the attack finds is therefore accurate to 3 %.
+# An attack tries only an ascending list of condition numbers, which are called levels. The
+# logarithm of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. The
+# logarithm of the radius that the attack finds is therefore accurate to 3 %.
 _LEVEL_STEP = 0.03
 
 

@@ -29,9 +29,9 @@ DEPTH = 6
 # If a list of competing items does not decide an edge, the edge is examined again with a list that
 # is _GROWTH times as long.
 _GROWTH = 8
-# A search tries only an ascending list of condition numbers, which are called levels. From one
-# level to the next, the logarithm of the level grows by the factor exp(_LEVEL_STEP). The logarithm
-# of a radius is therefore accurate to 1 %.
+# A search tries only an ascending list of condition numbers, which are called levels. The logarithm
+# of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. The logarithm of a
+# radius is therefore accurate to 1 %.
 _LEVEL_STEP = 0.01
 # The logarithm of the lowest condition number that a search tries. A map with the condition number
 # exp(_MIN_LOG_LEVEL) is so near to the identity that it does not change float32 rows.

@@ -69,7 +69,7 @@ def show_text(text: str) -> None:
 
 
 def _wrap(text: str, stream: TextIO | None) -> str:
-    """Wrap a text between words to the width of a terminal.
+    """Wrap a text to the width of a terminal, breaking only between words.
 
     If the stream is not a terminal, or is None because the process has no console, the text is
     returned unchanged.

@@ -142,7 +142,7 @@ class InteractionShards:
         item_ids: npt.ArrayLike | None = None,
         entries_per_shard: int = ENTRIES_PER_SHARD,
     ) -> InteractionShards:
-        """Write interactions that fit into memory as shards.
+        """Write shards of interactions that fit into memory.
 
         Parameters
         ----------

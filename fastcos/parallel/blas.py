@@ -28,7 +28,7 @@ _state = _State()
 # threads of OpenBLAS at the same time after a fork would hang. Waiting for _locks[0] costs hardly
 # any time, because OpenBLAS runs calls with several threads one after the other in any case. A call
 # that is limited to one BLAS thread holds one of the other locks. The id of the calling thread
-# selects this lock, so that calls with one BLAS thread rarely wait for each other.
+# selects this lock, so that single-threaded calls of BLAS rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 

@@ -199,7 +199,8 @@ def plan_query_blocks(
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
     if n_blocks <= n_threads:
-        # Make the blocks equally large. More blocks with partly filled panels would take longer.
+        # Make the blocks equally large. A larger number of blocks would take longer, because their
+        # panels would be only partly filled.
         block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:
@@ -210,8 +211,8 @@ def plan_query_blocks(
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
             # If the rows are divided, every range of rows has k candidates of its own for each
-            # query. Dividing the queries is therefore faster if each thread gets a block of
-            # queries.
+            # query. If each thread gets a block of queries, it is therefore faster to
+            # divide the queries than to divide the rows.
             if n_blocks < n_threads:
                 grid = shared
         else:

@@ -12,8 +12,7 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# The number of rows that are compared with fitted rows at once: row i is compared with fitted row
-# i.
+# The number of rows per block of the comparison, in which row i is compared with fitted row i.
 _COMPARED_AT_ONCE = 4096
 
 

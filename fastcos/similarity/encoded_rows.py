@@ -55,7 +55,7 @@ def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRow
 
 
 def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedRows:
-    """Return the queries as a fitted measure encodes them, with their norms."""
+    """Return the queries, encoded by a fitted measure, and their norms."""
     validation.check_scorable("queries", Q, Q)
     return encode_rows(measure.encode_queries(Q), None, n_threads, measure.metric_type)
 

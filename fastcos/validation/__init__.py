@@ -115,7 +115,7 @@ def one_line(message: str, length: int = LONGEST_MESSAGE) -> str:
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
-    """Return ``value`` as an int; raise ValueError unless it is whole, from `low` to `high`."""
+    """Return ``value`` as an int; raise ValueError unless it is whole and in [low, high]."""
     count = None
     if isinstance(value, (float, np.floating)):
         count = int(value) if float(value).is_integer() else None

@@ -95,7 +95,7 @@ class _RowCode:
     def plus_products(self, sums, entry, vectors):
         """Emit the new sums: each sum plus the value of one non-zero times the matching vector.
 
-        `entry` is the number of the non-zero in the row.
+        `entry` is the position of the non-zero among the non-zeros of its row.
         """
         builder, element = self._builder, self._vector.element
         if self._values is None:

@@ -73,7 +73,8 @@ class Calibration(PairDistribution):
     levels : ndarray (6,), float64
         The levels, which are thresholds for the rates 1e-1 to 1e-6.
     query_counts : ndarray (6, n_queries), int64
-        Number of scores of each query that reach each of the thresholds in ``levels``.
+        For each query and each threshold in ``levels``, the number of scores of the query that
+        reach the threshold.
     independent : ndarray (6,), float64
         For each threshold in ``levels``, the number of independent pairs that would determine the
         rate of the threshold as precisely as the pairs above the threshold do. The pairs above a

@@ -109,7 +109,7 @@ class LabelTask:
         self._seed = int(random.integers(2**32))
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> LabelScores:
-        """Rank the pool for every query by the measure of a candidate; return the scores."""
+        """Rank the pool for every query by the measure of ``candidate``; return the scores."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)
