@@ -418,7 +418,7 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert out.endswith("all commands succeeded, and all answers are right\n")
     assert "after changes and a restart, the service answers right" in out
     # lists of implicit's own, or the reason why not; and those of every day
-    assert ("\nsimilar_items: " in out) != ("without implicit (" in out)
+    assert ("\nsimilar_items: " in out) != ("implicit is not installed (" in out)
     assert all(f"\nday {day}: " in out for day in (1, 2, 3))
 
 
