@@ -484,4 +484,4 @@ def test_the_example_on_the_page_of_the_package_is_planned_as_it_says():
     assert f'the method "{made.method}", the kernel "{made.kernel}", ``first_rank`` ' in text
     assert f"``first_rank`` {made.first_rank}, and a grid with one task" in text
     assert "the largest product of each of the 32 panels" in text
-    assert f"the {made.first_rank}th largest of these numbers is the threshold" in text
+    assert f"the {made.first_rank}th largest of the 32 results is the first threshold" in text
