@@ -85,6 +85,11 @@ def name_of_machine(facts):
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|processor", "", words)).strip("-")
 
 
+def published_command(words):
+    """Return the words of the command with the names of files instead of their absolute paths."""
+    return [Path(word).name if Path(word).is_absolute() else word for word in words]
+
+
 def new_document(arguments):
     """Return an empty results document with the facts about this run."""
     now, facts = datetime.datetime.now(datetime.UTC), machine.facts()
@@ -94,7 +99,8 @@ def new_document(arguments):
     ]  # fmt: skip
     return {
         "machine": name_of_machine(facts), "date": f"{now:%Y-%m-%d}", "started": f"{now:%H:%M} UTC",
-        **facts, "tags": tags, "load_average": list(os.getloadavg()), "command": sys.argv[1:],
+        **facts, "tags": tags, "load_average": list(os.getloadavg()),
+        "command": published_command(sys.argv[1:]),
         "processes": arguments.processes, "versions": {}, "absent": {}, "results": {},
         "hard_set": {}, "large": {},
     }  # fmt: skip

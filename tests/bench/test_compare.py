@@ -86,6 +86,11 @@ def test_intervals_that_contain_one_are_undecided():
     assert text.endswith("this interval contains 1, so neither is shown to be faster")
 
 
+def test_a_published_command_names_files_without_their_folders():
+    words = ["--task", "all", "--out", "/home/somebody/results.json"]
+    assert command.published_command(words) == ["--task", "all", "--out", "results.json"]
+
+
 @pytest.mark.parametrize("seconds", [(2.5, "2.5 s"), (0.0151, "15.1 ms"), (6.9e-7, "0.69 µs")])
 def test_durations_have_units(seconds):
     assert ratios.duration(seconds[0]) == seconds[1]
