@@ -64,6 +64,12 @@ class Model:
         found = fastcos.top_k(items[self.item], items, 6).indices[0].tolist()
         return [one for one in found if one != self.item][:5]
 
+    def condition(self, D: fastcos.Rescaling) -> float:
+        """The largest entry of D divided by its smallest entry."""
+        fitted = self.fitted
+        entries = fitted.shrinkage_**D.shrinkage * fitted.singular_values_**D.spectrum
+        return float(entries.max() / entries.min())
+
     def loss(self, D: fastcos.Rescaling) -> float:
         """Eq. 1, ‖X - X A B'‖² + λ ‖A B'‖², from the rescaled factors."""
         S, sigma = self.fitted.shrinkage_, self.fitted.singular_values_
@@ -186,6 +192,9 @@ def main() -> None:
             walked.append(place)
             frames.append(picture.frame(*place, meaning if step == 0 else "", walked))
             durations.append(REST if step == 0 else STEP)
+    for (a, b), meaning in STOPS:
+        factors = fastcos.Rescaling(a, b)
+        print(f"{meaning}: condition {picture.model.condition(factors):.1f} relative to D = I")
     # One palette for all frames: colours do not flicker, and equal pixels stay equal.
     stops = [np.asarray(one) for one in frames[:: STEPS + 1]]
     palette = Image.fromarray(np.concatenate(stops)).quantize(N_COLOURS)
