@@ -108,11 +108,11 @@ def _check_address_space():
         if limit == resource.RLIM_INFINITY:
             return
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        left = limit - pages * os.sysconf("SC_PAGESIZE")
-        if left < _COMPILER_BYTES:
+        free_bytes = limit - pages * os.sysconf("SC_PAGESIZE")
+        if free_bytes < _COMPILER_BYTES:
             raise MemoryError(
                 f"compiling a kernel needs {_COMPILER_BYTES >> 20} MiB of address space, got "
-                f"{max(left, 0) >> 20} MiB (ulimit -v); a native wheel needs no compiler"
+                f"{max(free_bytes, 0) >> 20} MiB (ulimit -v); a native wheel needs no compiler"
             )
 
 

@@ -155,8 +155,7 @@ class Kernel:
         if self._for_kernels is None:
             with _compiler().lock:
                 if self._for_kernels is None:
-                    made = _compiler().compiled_for_kernels(self.py_func, self.flags)
-                    self._for_kernels = made
+                    self._for_kernels = _compiler().compiled_for_kernels(self.py_func, self.flags)
         return self._for_kernels
 
     @property
@@ -218,8 +217,8 @@ class Kernel:
         """
         if self._is_ready:
             return True
-        made = self._dispatcher
-        if native.holds(self) or (made is not None and made.overloads):
+        dispatcher = self._dispatcher
+        if native.holds(self) or (dispatcher is not None and dispatcher.overloads):
             self._is_ready = True
         elif time.monotonic() >= self._next_look:
             self._is_ready = Files(self.py_func).exist()

@@ -350,11 +350,11 @@ def type_of_dispatcher(dispatcher):
     return types.Dispatcher(dispatcher)
 
 
-def type_of_intrinsic(made):
+def type_of_intrinsic(intrinsic):
     """Return Numba's type of an intrinsic that kernels call."""
     context = cpu_target.typing_context
     context.refresh()  # the intrinsic may be newer than the last refresh
-    return context.resolve_value_type(made)
+    return context.resolve_value_type(intrinsic)
 
 
 def address_of(function, signature):

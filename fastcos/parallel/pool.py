@@ -247,10 +247,10 @@ def rows_at_work(
     # rows would take 2 ms per 400,000 rows.
     value = cumulative.item
     rows = range(len(cumulative) - 1)
-    found = [
+    starts = [
         bisect.bisect_left(rows, target, key=lambda i: value(i) + i) for target in targets.tolist()
     ]
-    return np.array(found, np.int64)
+    return np.array(starts, np.int64)
 
 
 def run(

@@ -226,7 +226,7 @@ def _search_panels(
     scaled_queries = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape
     n_panels = -(-int(n_items.max()) // PANEL)
-    made = plan.plan_group_panels(
+    group_plan = plan.plan_group_panels(
         int(np.diff(tasks).max()), k, panels.layout, queries.rows.shape[1], n_panels,
         scan.machine_of(options, panels.layout.isa),
     )  # fmt: skip
@@ -236,7 +236,7 @@ def _search_panels(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
     type_key = ("groups", *panels.type_key, scaled_queries.rows.dtype.char)
-    queries_per_block = made.grid.queries_per_block
+    queries_per_block = group_plan.grid.queries_per_block
 
     def search_tasks(lo: int, hi: int) -> None:
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
@@ -249,7 +249,8 @@ def _search_panels(
                     type_key, 0, -(-len(remaining) // queries_per_block),
                     packed.addresses, scaled_queries, remaining,
                     records.BlockSettings(
-                        queries_per_block, n_panels, 1, min(made.capacity, n_panels * PANEL + 1),
+                        queries_per_block, n_panels, 1,
+                        min(group_plan.capacity, n_panels * PANEL + 1),
                         sample.stride, sample.rank, use_projection=False, is_whole_search=False,
                         must_check=False,
                     ),
@@ -262,4 +263,4 @@ def _search_panels(
 
     work = np.concatenate([[0], np.cumsum(np.diff(tasks) * n_items)])
     blocks = parallel.work_blocks(work, _TILED_PAIRS_PER_BLOCK)
-    parallel.run(search_tasks, blocks, n_threads=made.grid.n_threads)
+    parallel.run(search_tasks, blocks, n_threads=group_plan.grid.n_threads)

@@ -192,7 +192,7 @@ class _ProjectionBound:
 
     def _bounds(self, builder, first, kind):
         """Emit the bounds and the norms of the remainders of the queries from `first` on."""
-        inverse_step, *others = _statistics(builder, self._statistics, kind)
+        inverse_step, *statistics = _statistics(builder, self._statistics, kind)
 
         def read(start, row):
             at = builder.add(first, I64(row * PANEL))
@@ -202,7 +202,7 @@ class _ProjectionBound:
         ratio = read(self._projected_terms, STEP_RATIO)
         rows = (RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REMAINDER_NORM)
         *query_terms, remainder_norm = (read(self._projected_terms, row) for row in rows)
-        bound = _less_errors(builder, builder.fmul(threshold, ratio), query_terms, others)
+        bound = _less_errors(builder, builder.fmul(threshold, ratio), query_terms, statistics)
         bound = builder.fmul(bound, inverse_step)
         bound = builder.fsub(bound, broadcast(builder, F32(1.0), kind))
         return bound, builder.fmul(remainder_norm, inverse_step)
@@ -284,13 +284,13 @@ def _emit_hits(builder, reached, valid, out):
 
 def _thresholds(builder, values, terms, panel):
     """Emit the smallest tile score that may reach the threshold, for each of the 32 queries."""
-    inverse_step, *others = _statistics(builder, panel, _V_F32)
+    inverse_step, *statistics = _statistics(builder, panel, _V_F32)
     thresholds = []
     for first in _FIRST_QUERIES:
         threshold, *query_terms = (
             load(builder, terms, _V_F32, row * PANEL + first) for row in range(N_BOUND_TERMS)
         )
-        bound = _less_errors(builder, threshold, query_terms, others)
+        bound = _less_errors(builder, threshold, query_terms, statistics)
         bound = builder.fmul(bound, inverse_step)
         thresholds.append(_round_down(builder, bound) if element_type(values) == I32 else bound)
     return thresholds
