@@ -168,7 +168,7 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The other parametrisation that is nearest to the audited embeddings, or None.
+        """The parametrisation nearest to that of the audited embeddings, or None.
 
         A linear map leads from the audited embeddings to each other parametrisation. The nearest
         parametrisation is the one whose map has the lowest condition number. If no map from the

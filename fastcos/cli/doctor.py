@@ -87,8 +87,8 @@ def advice(properties: dict[str, Any]) -> list[str]:
     lines = []
     if not properties["numba_installed"]:
         lines.append(
-            "Numba is not installed. Training, audits, comparisons and all other operations for "
-            "which the wheel contains no compiled code fail: run pip install 'fastcos[compile]'."
+            "Numba is not installed, so training, audits and comparisons fail, and so does every "
+            "other operation that needs to compile code: run pip install 'fastcos[compile]'."
         )
     elif not properties["cache_writable"]:
         lines.append(

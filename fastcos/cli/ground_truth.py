@@ -74,7 +74,8 @@ def _result_of_ids(path: str, k: int, query_ids: Any, ids: Any) -> Any:
     rows = positions_in(query_ids, pairs.user_ids)
     if min(positions.min(), rows.min()) < 0:
         raise ValueError(
-            f"--result must hold only ids of SOURCE and --queries, got unknown ids in {path!r}"
+            "--result must hold only ids from SOURCE and from --queries, got unknown ids in "
+            f"{path!r}"
         )
     longest = int(np.diff(pairs.X.indptr).max())
     validation.as_count("k", k, low=longest)

@@ -25,11 +25,11 @@ DESCRIPTION = """\
 Recommend items to the users of a table of interactions. Items that a user has seen, according to
 INTERACTIONS, are never recommended to that user. The measure decides the ranking. The measure
 user_item_dot ranks items by the predicted scores of a model, and project_back_users ranks items by
-the votes of the 20 nearest users. With any measure that compares items, each item that the user has
-seen votes for its 20 nearest neighbours. To find out which measure ranks best on your data, run
-`fastcos compare`. The command `fastcos recommend` writes a table with columns for user, rank, item
-and, for user_item_dot, score. With --show, the command prints the recommendations for the users
-that follow --show, and writes no table."""
+the votes of the 20 nearest users. Any other measure compares items: if the user has seen an item,
+this item votes for its 20 nearest neighbours. To find out which measure ranks best on your data,
+run `fastcos compare`. The command `fastcos recommend` writes a table with columns for user, rank,
+item and, for user_item_dot, score. With --show, the command prints the recommendations for the
+users that follow --show, and writes no table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv

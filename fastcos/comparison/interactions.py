@@ -94,17 +94,17 @@ def compare(
 
     With labels, the task is to find items with the same label as a query item. Up to 1,000 labelled
     items are queries, distributed evenly over the labels. As in :func:`fastcos.audit`, permutations
-    of the labels test whether the best candidate recovers the labels. There are three tests: a
-    local one (whether the ten nearest items have the label of the query), a global one (AUC of
-    pairs with the same label), and one for each single label.
+    of the labels test whether the best candidate recovers the labels. A local test asks whether the
+    ten nearest items have the label of the query. A global test asks whether pairs with the same
+    label have higher scores than other pairs (AUC). Further tests examine each label separately.
 
     Without labels, the task is to predict a fifth of the interactions of each user from the user's
-    other interactions; up to 5,000 users are evaluated. For a measure of items, each item that a
-    user has seen votes for its 20 nearest items, with weight 1 / log2(1 + rank). For
-    ``user_item_dot`` and ``user_item_cosine``, the items with the highest scores are recommended
-    without votes. For ``project_back_users``, the 20 nearest users vote for the items that they
-    have seen. The best measure must score higher than a recommendation of the most popular items to
-    all users.
+    other interactions; up to 5,000 users are evaluated. For a measure of items, the seen items of a
+    user vote for items: each seen item votes for its 20 nearest items, with weight 1 / log2(1 +
+    rank). For ``user_item_dot`` and ``user_item_cosine``, the items with the highest scores are
+    recommended without votes. For ``project_back_users``, the 20 nearest users vote for the items
+    that they have seen. The best measure must score higher than a recommendation of the most
+    popular items to all users.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries

@@ -1,4 +1,4 @@
-"""Detection of the kind of a column in a table of vectors from all of its cells."""
+"""Read all cells of a column in a table of vectors, and detect which kind of column it is."""
 
 import json
 import re

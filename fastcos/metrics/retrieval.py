@@ -21,10 +21,10 @@ from fastcos.validation import Floats, Integers
 
 
 def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
-    """Return MAP@R: the mean over items of the average precision at R of their neighbour lists.
+    """Return MAP@R: each item has an average precision at R, and MAP@R is the mean over all items.
 
-    R is the number of other items that have the label of the item. The average precision at R is
-    (1/R) Σ_{i <= R} rel(i) P(i).
+    The average precision at R judges the neighbour list of one item. R is the number of other items
+    that have the label of this item. The average precision at R is (1/R) Σ_{i <= R} rel(i) P(i).
 
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
     ascending row number. The cosine of a zero row is 0. The relevance rel(i) is 1 if the row at

@@ -168,7 +168,7 @@ def test_recall_of_a_table_is_by_id(files, capsys):
     assert json.loads(capsys.readouterr().out)["recall"] == pytest.approx(74 / 75)
     (files / "found.csv").write_text("\n".join([*lines, "queries-3,6,other,0"]))
     assert main([*words, "--result", "found.csv"]) == 2
-    assert "--result must hold only ids of SOURCE and --queries" in capsys.readouterr().err
+    assert "--result must hold only ids from SOURCE and from --queries" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
