@@ -82,11 +82,11 @@ Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 # The share of a worker's memory limit that the tasks running on it may use together. The rest of
 # the memory is left for Python, Dask and the results of tasks.
 _TASKS_SHARE = 0.5
-# The number of bytes of a stored entry of a sparse matrix: 4 for its column, and 8 for its value.
+# The number of bytes per stored entry in a sparse matrix: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
-# The number of bytes of partial sums per stored entry of a sparse matrix X. A partial sum takes 256
-# bytes per column of X. The number of partial sums is the average number of entries of a column,
-# divided by partial_sums.NNZ_PER_COLUMN.
+# Per stored entry of a sparse matrix X, the number of bytes that partial sums take. A partial sum
+# takes 256 bytes per column of X. The number of partial sums is the average number of entries of a
+# column, divided by partial_sums.NNZ_PER_COLUMN.
 _SUM_BYTES_PER_ENTRY = 6
 # If X has fewer stored entries per column than this number, SparseOperator computes no partial sums
 # but may build the transpose of X.

@@ -193,7 +193,7 @@ HARMLESS_VARIABLES = {
 
 @functools.cache
 def code_digest():
-    """Return a digest of the versions and settings of Python and of the compilers."""
+    """Return a digest of the versions and settings that Python and the compilers have."""
     compilers = [_version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
     settings = [
         (name, value)

@@ -48,12 +48,12 @@ in float64 from the original rows (``pair_scores``). Third, equal scores have a 
 
 To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
 ``candidate_filter``. A reader also needs the definitions of Items and Queries in ``records``, and
-of the statistics and bound terms in ``simd.panel``. Of the docstrings of the other functions that
-this file calls, only the first lines are needed. ``items_at`` and ``scaled_queries`` build records,
-``encode_query`` quantises one row, ``score_pairs`` computes float64 scores, and the functions of
-``select`` partition and sort short lists. Each function of ``simd`` contains the vector
-instructions of one operation. The docstring of ``fastcos.search`` describes one search as an
-example, with the number of panels and products of each step.
+of the statistics and bound terms in ``simd.panel``. This file also calls other functions; to
+understand a search, read only the first line of their docstrings. ``items_at`` and
+``scaled_queries`` build records, ``encode_query`` quantises one row, ``score_pairs`` computes
+float64 scores, and the functions of ``select`` partition and sort short lists. Each function of
+``simd`` contains the vector instructions of one operation. The docstring of ``fastcos.search``
+describes one search as an example, with the number of panels and products of each step.
 
 If the items have a projection, ``projected_queries`` takes the steps of this kernel, except that
 step 3 skips the codes of most slots.

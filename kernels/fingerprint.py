@@ -1,4 +1,4 @@
-"""The fingerprint of a kernel: a digest of its code and of all code of this package that it uses.
+"""The fingerprint of a kernel: a digest of its code and of all code in this package that it uses.
 
 The fingerprint is taken from the bytecode of the functions in memory, not from files. Comments and
 line numbers therefore do not change a fingerprint. Fingerprints are also correct if the package is

@@ -29,10 +29,10 @@ def log_cdf(z):
 def mutual_proximity_rows(lo, hi, cosines, columns, queries, items, scores):
     """Set scores[i] to the log mutual proximity of query i and each item in columns[i].
 
-    The kernel processes the queries i from lo to hi. The log mutual proximity is the logarithm of
-    the product of two normal CDFs of the cosine. One CDF has the mean and the standard deviation of
-    the query's cosines, and the other CDF has the mean and the standard deviation of the item's
-    cosines. `cosines` and `columns` have the shape (n, k), `queries` and `items` are the
+    The kernel processes the queries i from lo to hi. The log mutual proximity is log(F G), where F
+    and G are two normal CDFs, evaluated at the cosine. One CDF has the mean and the standard
+    deviation of the query's cosines, and the other CDF has the mean and the standard deviation of
+    the item's cosines. `cosines` and `columns` have the shape (n, k), `queries` and `items` are the
     ScoreMoments of n queries and of p items, and `scores` (n, k) is the output. The kernel takes
     O((hi - lo) k) time.
     """

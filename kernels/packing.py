@@ -142,7 +142,7 @@ def quantisation_step(largest, largest_code):
 
 @kernel
 def norm_above(squares):
-    """Return an upper bound of the norm of a row whose sum of squares in float32 is `squares`."""
+    """Return an upper bound on a row's norm, where `squares` is the float32 sum of its squares."""
     return np.sqrt(squares) * _ROUND_UP + _UNDERFLOW
 
 

@@ -13,7 +13,7 @@ from .jit import borrowing_kernel, kernel
 from .label_ranks import precision_of_ranked
 from .row_argsort import DIGITS, argsort_row, top_k_of_row
 
-# The number of rows of a strip of pair_histograms. All rows of a strip are multiplied by a panel
+# The number of rows in one strip of pair_histograms. All rows of a strip are multiplied by a panel
 # while the panel is in the cache.
 STRIP = 16 * ROWS
 # The distance of the score -1 from the lower edge of the first bin, in widths of a bin. With this

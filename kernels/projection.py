@@ -110,7 +110,7 @@ def _project(isa, rows, count, axes, tile, coordinates):
 
 @borrowing_kernel
 def _remainder_norm(squares, squares_along_axes, eta):
-    """Return an upper bound of the norm of the remainder of a row.
+    """Return an upper bound on the norm of a row's remainder.
 
     `squares` and `squares_along_axes` are the squared norms of the row and of its projection, and
     `eta` is the bound ETA of ``projection_filter``.

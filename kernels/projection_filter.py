@@ -68,7 +68,8 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(n_queries, words):
-    """Return two costs in CPU cycles: of a word of a tile, and of scoring one pair on its own."""
+    """Return two costs in CPU cycles: the cost per word of a tile, and the cost of scoring one pair
+    alone."""
     cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
     return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 

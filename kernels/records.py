@@ -188,7 +188,7 @@ class Projection(NamedTuple):
     packed, statistics, remainder_norms
         The fields of ProjectedPanels.
     words : int
-        The number of words of the packed projection of a row.
+        The number of words per row in the packed projections.
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
@@ -583,8 +583,8 @@ class SampledRows(NamedTuple):
 class RowPairs(NamedTuple):
     """Pairs of rows x[i] and y[i].
 
-    `x` and `y` (n, d) are float64, and `x_norms` and `y_norms` (n,) hold the norms of the rows of x
-    and of y.
+    `x` and `y` (n, d) are float64. `x_norms` (n,) holds the norms of the rows in x, and `y_norms`
+    (n,) those of the rows in y.
     """
 
     x: Any
@@ -634,8 +634,7 @@ class BitRows(NamedTuple):
     """Rows of packed bits, and the norms of the rows.
 
     `words` (n, w) uint64 holds the bits of each row. The norm of a row is the square root of the
-    number of bits of the row that are 1. For items, `norms` has 8 more entries than there are
-    items.
+    number of 1 bits in the row. For items, `norms` has 8 more entries than there are items.
     """
 
     words: Any

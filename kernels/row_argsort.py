@@ -7,7 +7,7 @@ from .select import GAPS
 
 # Scores are quantised to this many levels for a radix sort.
 LEVELS = 2**32
-# The number of bits of a digit of the radix sort. Three digits hold a level.
+# The number of bits per digit of the radix sort. A level consists of three digits.
 DIGIT_BITS = 11
 # The number of values that a digit can have.
 DIGITS = 2**DIGIT_BITS

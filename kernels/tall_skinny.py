@@ -1,4 +1,4 @@
-"""The products B'Z and Z + B C of a basis B that has many rows and few columns.
+"""The operations B'Z and Z + B C for a basis B with many rows and few columns.
 
 BLAS computes B'Z and Z + B C as fast as the kernels of this module. However, the idle threads of
 BLAS keep cores busy for milliseconds after each call, although the next sparse product needs these

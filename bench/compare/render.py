@@ -111,7 +111,7 @@ def table(header, rows):
 
 def library_of(comparison):
     """Return the name of a library with its setting and its recall."""
-    # Older files of results contain another name of this setting of FAISS.
+    # Older files of results use another name for this setting of FAISS.
     setting = comparison["setting"].replace("always by BLAS", "BLAS for every batch")
     parts = [comparison["library"], setting]
     parts += [f"recall {comparison['recall']:.3f}"] if comparison["recall"] is not None else []

@@ -34,13 +34,13 @@ _PASS_VALUES = 2**22
 # The number of rows that a gather adds. With this number of rows, the time for storing the sum at
 # the end is negligible.
 _GATHERED_ROWS = 2**10
-# The number of rows and columns of the matrices of the gemm probes, with which the rate is close to
-# the best. One product takes 10 ms at 100 GFLOP/s.
+# The number of rows and columns of the matrices that the gemm probes multiply. With this number,
+# the rate is close to the best. One product takes 10 ms at 100 GFLOP/s.
 _GEMM_SIZE = 768
 # The number of columns of the tile probe. Packed as int8, a panel of items and a panel of queries
 # with this number of columns take 16 kB.
 _TILE_DEPTH = 256
-# The number of blocks of products of the tile probe. The blocks take 2 ms with AMX, at a rate
+# The number of blocks that the tile probe multiplies. The blocks take 2 ms with AMX, at a rate
 # within 2 % of the rate of 512 blocks.
 _TILE_BLOCKS = 16
 

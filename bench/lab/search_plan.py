@@ -25,7 +25,7 @@ from fastcos.search.segments import Segment
 from fastcos.similarity import encoded_rows, get_measure
 
 K = 10
-# The numbers of queries and of neighbours of the searches with a projection.
+# For each search with a projection, the number of queries and the number of neighbours.
 PROJECTION_CASES = ((1, 10), (64, 10), (1000, 10), (1000, 100))
 OPTIONS = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
 

@@ -51,8 +51,8 @@ class Alignment(Record):
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. The width w is the larger of the numbers
-        of columns of the two versions.
+        The new items in the coordinates of ``old_items``. The width w is the number of columns of
+        the version with more columns.
     users : ndarray (n, w), float64, or None
         The new users in the coordinates of ``old_users``; None if no users were passed. The
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
@@ -185,9 +185,9 @@ def align(
         User factors of the new and of the old version. Pass ``users`` and ``old_users`` together,
         or neither of them. The two versions may have different users.
     ids, old_ids : array_like (p,), (p',), int or str, optional
-        Ids of the items of the new and of the old version. Pass ``ids`` and ``old_ids`` together,
-        or neither of them. Without ids, both versions must have the same number of items, and row i
-        is the same item in both.
+        Item ids of the new and the old version. Pass ``ids`` and ``old_ids`` together, or neither
+        of them. Without ids, both versions must have the same number of items, and row i is the
+        same item in both.
     random_state : int or Generator
         Seed of the random sample of at most 2,000 shared items on which the two self-match rates
         are computed.

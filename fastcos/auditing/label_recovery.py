@@ -1,4 +1,4 @@
-"""A search for the range of the AUC of labels over rescalings of bounded condition number."""
+"""A search for the smallest and the largest AUC of labels under rescalings of bounded condition."""
 
 from typing import Any
 
@@ -157,8 +157,8 @@ def _ascend(
             A[pairs] = slopes
             A += A.T
             # The derivative of the cosine c of the unit rows u and v with respect to ln w_l is
-            # u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of the derivatives
-            # of the cosines of all pairs, weighted by the matrix A.
+            # u_l v_l - c (u_l² + v_l²) / 2. To get the gradient of the AUC, each pair's derivative
+            # of the cosine is weighted by the matrix A, and the products are added.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2

@@ -64,11 +64,11 @@ class ModelDiff(Record):
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
     explained_new : float
-        How well the best linear map of the old items reproduces the new items: the share of the sum
-        of squares of the new items that the map explains.
+        How well the best linear map of the old items reproduces the new items: the share of the new
+        items' squared norm that the map explains.
     explained_old : float
-        How well the best linear map of the new items reproduces the old items: the share of the sum
-        of squares of the old items that the map explains. If ``explained_old`` is lower than
+        How well the best linear map of the new items reproduces the old items: the share of the old
+        items' squared norm that the map explains. If ``explained_old`` is lower than
         ``explained_new``, the new version contains less information than the old version.
     condition : float
         Condition number of the linear map on the directions that the old items span. The linear map
@@ -267,7 +267,7 @@ def _fit_linear_map(
     """Fit a linear map from ``source`` to ``target`` by least squares.
 
     Return the image of ``source`` under the map, the condition number of the map, and the R² of the
-    map. R² is the share of the sum of squares of ``target`` that the map explains.
+    map. R² says which share of the squared norm of ``target`` the map explains.
     """
     # The triangular factor of (source, target) determines the least squares solution.
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))

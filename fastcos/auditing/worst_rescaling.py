@@ -113,11 +113,11 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search for the single map of bounded condition number that replaces the most neighbours.
 
-    :func:`certified_neighbors` proves which neighbours survive every map. A neighbour that is not
-    certified may be removed by some map, but different neighbours may require different maps. A
-    model uses only one parametrisation at a time, so ``worst_rescaling`` searches for the worst
-    single map. The share of replaced neighbours that the function returns is a lower bound, because
-    a longer search may find a worse map.
+    :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
+    is not certified may be removed by some map, but different neighbours may require different
+    maps. A model uses only one parametrisation at a time, so ``worst_rescaling`` searches for the
+    worst single map. The share of replaced neighbours that the function returns is a lower bound,
+    because a longer search may find a worse map.
 
     Parameters
     ----------

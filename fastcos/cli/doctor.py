@@ -12,9 +12,9 @@ from fastcos.parallel import readiness
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Print the properties of this machine that decide the speed of fastcos or that a bug report needs:
-versions, cores, BLAS, instruction set and caches. If settings should be changed, the command prints
-the recommended changes first."""
+Print the versions, cores, BLAS, instruction set and caches of this machine: they affect the speed of
+fastcos, and a bug report needs them. If settings should be changed, the command prints the
+recommended changes first."""
 EPILOG = """\
 examples:
   fastcos doctor

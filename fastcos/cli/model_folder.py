@@ -136,7 +136,7 @@ def read_factors(
 def read_items(
     path: str | Path, args: argparse.Namespace, *, keep_biases: bool = False
 ) -> io.Vectors:
-    """Read the items of a model folder or of a file of embeddings, and their ids."""
+    """Read the items and their ids from a model folder or from a file of embeddings."""
     if is_model_folder(path):
         refuse(args, "for a model", *VECTOR_COLUMNS)
         model, ids, *_ = read_model_folder(path)

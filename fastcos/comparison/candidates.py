@@ -18,8 +18,8 @@ from fastcos.validation import Rows, as_rows
 # In a list of rescalings, EQ2 stands for the second objective (Eq. 2). EQ2 is also the name of the
 # requirement of the measure "eq2_cosine".
 EQ2 = "eq2"
-# NO_MODEL replaces the name of a rescaling if the rows are columns of the interactions instead of
-# embeddings of a model.
+# If the rows are columns of the interactions, and not embeddings of a model, NO_MODEL replaces the
+# name of the rescaling.
 NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
@@ -39,9 +39,9 @@ USER_USER = ("project_back_users",)
 # The measures that are not candidates by default, because they compute the same scores as the plain
 # cosine under another rescaling.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
-# _EQUAL maps a measure to another measure that ranks the items for every query in the same order.
-# For each query, the measures "angular" and "query_normalized" are increasing functions of the
-# cosine. The measure "ica_cosine" only rotates the whitened rows. The measure "weight_cosine"
+# _EQUAL maps a measure to an equivalent measure: the two rank the items in the same order for every
+# query. For each query, the measures "angular" and "query_normalized" are increasing functions of
+# the cosine. The measure "ica_cosine" only rotates the whitened rows. The measure "weight_cosine"
 # equals the cosine, because a comparison passes the rows [b_i, b_i] to it.
 _EQUAL = {
     "angular": "cosine",

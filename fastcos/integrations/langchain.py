@@ -525,7 +525,7 @@ def _model_of(embedding: Embeddings) -> str | None:
 
 
 def _names_of(index_name: str) -> tuple[str, str]:
-    """Return the names of the directory of the index and of the file of its documents."""
+    """Return two names: the directory of the index, and the file with its documents."""
     if not isinstance(index_name, str) or Path(index_name).name != index_name:
         raise ValueError(f"index_name must be the name of a file, got {index_name!r}")
     return index_name, _DOCUMENTS if index_name == _INDEX else f"{index_name}.{_DOCUMENTS}"

@@ -146,11 +146,11 @@ def read_factors(
     ``item_factors`` and ``user_factors``, as implicit saves them; ``items`` and ``users``, or
     ``item_embeddings`` and ``user_embeddings``, with or without ``item_biases`` and
     ``user_biases``; the arrays of Surprise and Cornac under the names of their attributes; and
-    ``components_`` (d, p) of scikit-learn, which is transposed. The models BPR and logistic
-    factorisation of implicit append columns of biases and of ones to items and users. If the file
-    contains both items and users, the function recognises the columns of ones, and removes these
-    columns and the columns of biases. If the file contains no users, the items are returned with
-    all of their columns.
+    ``components_`` (d, p) of scikit-learn, which is transposed. In the library implicit, BPR and
+    logistic factorisation append a column of biases and a column of ones to items and users. If the
+    file contains both items and users, the function recognises the columns of ones, and removes
+    these columns and the columns of biases. If the file contains no users, the items are returned
+    with all of their columns.
 
     The returned rows are meant for similarities between items. For recommendations, use
     ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the

@@ -26,7 +26,7 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     - Surprise (SVD, NMF): ``qi`` and ``pu``; Cornac: ``i_factors`` and ``u_factors``, both without
       the biases;
     - scikit-learn (TruncatedSVD, NMF, PCA): the transpose of ``components_``;
-    - gensim: ``vectors`` with ``index_to_key``, of KeyedVectors or of the ``wv`` of a model; the
+    - gensim: ``vectors`` with ``index_to_key``, from KeyedVectors or from a model's ``wv``; the
       output vectors ``syn1neg`` of negative sampling become the users;
     - PyTorch: the ``weight`` of an nn.Embedding or nn.EmbeddingBag.
 

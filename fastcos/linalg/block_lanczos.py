@@ -360,7 +360,7 @@ class _Basis:
         self._run("add_product_rows", parallel.row_blocks(len(Z), _ROWS_PER_PART), *arrays)
 
     def _product(self, B: Matrix, C: Matrix) -> Matrix:
-        """Return the product of the first m columns of B and of C (m, w), in the type of B."""
+        """Return B[:, :m] @ C for C of shape (m, w), in the type of B."""
         Z = np.zeros((len(B), C.shape[1]), B.dtype)
         self._add_product(B, C, Z)
         return Z

@@ -78,7 +78,8 @@ _DENSE_GRAM_SHARE = 30
 class Operator:
     """Base class of operators, which compute products of a matrix X (n, p) with a factor.
 
-    The type of a product is the wider of the floating-point types of X and of the factor.
+    The type of a product is the wider of two floating-point types: the type of X and the type of
+    the factor.
     """
 
     shape: tuple[int, int]
@@ -394,7 +395,7 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Yield the index of the first part of each group of m parts, and an array for their sums.
+        """Group m parts at a time; yield each group's first index, and an array for its sums.
 
         The shape of the array is (m, p, width).
         """
@@ -601,7 +602,7 @@ def _are_ones(data: Matrix) -> bool:
 
 
 def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
-    """Yield the first column and the number of columns of every panel of a factor."""
+    """Split a factor into panels; yield each panel's first column, and its number of columns."""
     width, step = factor.shape[1], _PANEL_BYTES // factor.itemsize
     for column in range(0, width, step):
         yield column, min(step, width - column)
@@ -610,8 +611,8 @@ def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
 def _panels(factor: Matrix) -> Any:
     """Yield every panel of a factor: its first column, its number of columns and its padded array.
 
-    A panel is padded with zero columns, because the kernels of ``sparse_blocks`` require that the
-    number of columns of a panel is one of ``WIDTHS``.
+    A panel is padded with zero columns, because the kernels of ``sparse_blocks`` accept only panels
+    with as many columns as one of ``WIDTHS``.
     """
     for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)

@@ -374,8 +374,8 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Divide each residual by the distance of its vector from the span of the earlier vectors.
 
-    The Cholesky decomposition of the Gram matrix of the vectors yields the distance of each vector
-    from the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
+    The Cholesky decomposition of the vectors' Gram matrix yields the distance of each vector from
+    the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
     orthogonal except for rounding errors, so the distance of each vector from the span of the
     earlier vectors is about 1. A residual is not divided if its distance is at least
     ``_INDEPENDENT``, so that the residuals of a solver stay unchanged.

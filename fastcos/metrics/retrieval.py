@@ -245,10 +245,10 @@ def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Return the mean average precision (MAP) at k: the mean over users of (1/R) Σ P(i).
 
-    A hit is a recommended item at a rank i <= k that was held out. The sum Σ P(i) is over the hits,
-    and P(i) is the share of hits among the first i items. The divisor R is the number of all
-    held-out items of the user, as in trec_eval and ranx. The variant that Kaggle uses divides by
-    min(k, R).
+    A hit is a held-out item that was recommended at a rank i <= k. The sum Σ P(i) runs over the
+    ranks i of the hits, and P(i) is the share of hits among the first i items. The divisor R is the
+    number of all held-out items of the user, as in trec_eval and ranx. The variant that Kaggle uses
+    divides by min(k, R).
 
     Source: Buckley and Voorhees, SIGIR 2000.
 

@@ -92,7 +92,7 @@ def _cluster_sums(grouped: LabelledRows) -> Floats:
 
 
 def _cluster_squares(grouped: LabelledRows) -> Floats:
-    """Return, for each cluster, the sum of the squared cosines of all ordered pairs of its rows.
+    """Return, for each cluster, the sum of the squared cosines over all ordered pairs of its rows.
 
     The pairs include the pairs of each row with itself.
     """

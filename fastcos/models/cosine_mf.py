@@ -63,14 +63,14 @@ class CosineMF(FactorModel):
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
         The loss of an interaction. "info_nce" is the negative logarithm of the softmax probability
         of the item among itself and the items that were drawn at random (arXiv:1807.03748).
-        "negative_sampling" is the sum of the binary logistic losses of the item and of the items
+        "negative_sampling" adds the binary logistic loss of the item and the losses of the items
         that were drawn at random (arXiv:1310.4546).
     temperature : float, default 0.25
         The number by which the cosines are divided in the model. At a lower temperature, the model
-        fits the data and their noise more closely. The choice of the temperature affects the
-        cosines of the items of a ``CosineMF`` about as much as the choice of the rescaling D
-        affects the cosines of the items of a ``LinearMF``. The temperature with the lowest held-out
-        loss is often lower than the temperature that best recovers the clusters of items.
+        fits the data and their noise more closely. The choice of the temperature affects the item
+        cosines of a ``CosineMF`` about as much as the choice of D affects the item cosines of a
+        ``LinearMF``. The temperature with the lowest held-out loss is often lower than the
+        temperature that best recovers the clusters of items.
     item_bias : bool, default True
         Whether the model contains a bias per item, which represents the popularity of the item.
         ``negative_exponent`` accounts for a part of the popularity. If there are no biases, as in

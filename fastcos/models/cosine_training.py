@@ -36,7 +36,7 @@ class Parameters(NamedTuple):
 class TrainingResult(NamedTuple):
     """The parameters after the best epoch, the popularity of the items, and the losses by epoch.
 
-    - `log_counts` (p,): the logarithm of the number of users of every item.
+    - `log_counts` (p,): the logarithm of each item's number of users.
     - `best_epoch`: the number of the epoch with the smallest held-out loss, counted from 1.
     - `losses`: the mean loss of a training interaction in every epoch.
     - `validation_losses`: the mean loss of a held-out interaction after every epoch.
@@ -50,7 +50,7 @@ class TrainingResult(NamedTuple):
 
 
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """Return the logarithm (p,) of the number of users of every item, -inf if there are none.
+    """Return the logarithm (p,) of each item's number of users, and -inf for items without users.
 
     X must not contain stored zeros.
     """

@@ -148,9 +148,9 @@ def simulate_interactions(
         interval must be at most 20. If ``popularity_distribution`` is "rank_zipf", they must be at
         least 0; otherwise, they must be at least 0.1.
     user_exponent : float
-        Exponent of the distribution of the numbers k_u of interactions. The exponent must be at
-        most 20. If ``activity_distribution`` is "pareto_clipped", it must be at least 0.1;
-        otherwise, it must be at least 0.
+        Exponent of the distribution from which each user's number of interactions k_u is drawn. The
+        exponent must be at most 20. If ``activity_distribution`` is "pareto_clipped", it must be at
+        least 0.1; otherwise, it must be at least 0.
     preset : str
         A name in ``fastcos.models.presets()``. The default "zipf_bounded" applies the power laws of
         the paper to ranks: the popularity of an item depends on its rank in its cluster. The

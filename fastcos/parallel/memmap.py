@@ -48,8 +48,8 @@ def is_narrow(X: Any) -> bool:
 def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
     """Return whether X is a memory-mapped file or a view of one.
 
-    The type np.memmap does not prove that X is mapped: the methods ``copy`` and ``astype`` of an
-    np.memmap return an array in memory that also has the type np.memmap.
+    Not every np.memmap is a mapped file: the methods ``copy`` and ``astype`` of an np.memmap return
+    an array in memory that also has the type np.memmap.
     """
     return isinstance(X, np.memmap) and _map_of(X) is not None
 

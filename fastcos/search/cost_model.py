@@ -19,9 +19,10 @@ class CostModel:
     """The thresholds by which searches are planned, and the rates that estimate their time.
 
     Tiles are the fastest way to search many rows. The rows are packed in panels: a panel stores the
-    int8 codes (or float32 numbers) of 32 rows together. A tile consists of the scores of one panel
-    of rows with a panel of 32 queries. The scores of a tile are approximate and only select
-    candidates: rows that may be among the best, which are then scored exactly in float64.
+    int8 codes (or float32 numbers) of 32 rows together. A tile consists of the 32 x 32 scores
+    between one panel of rows and one panel of 32 queries. The scores of a tile are approximate and
+    only select candidates: rows that may be among the best, which are then scored exactly in
+    float64.
 
     Methods are compared by thresholds. Each threshold is a number of multiply-adds, a number of
     bytes, or a multiple of the time in which the tiles read one row. No threshold is in seconds, so

@@ -361,9 +361,9 @@ class SimilarityIndex:
             row i are the items that query i is allowed to find. The search scores all of these
             items.
         exclude : sparse (n, p), optional
-            A matrix whose non-zeros are pairs of a query and a position that must not be found. A
-            matrix that was made before items were added has fewer columns, and does not exclude any
-            of the new items.
+            A matrix with a non-zero for each (query, position) pair that the results must not
+            contain. A matrix that was made before items were added has fewer columns, and does not
+            exclude any of the new items.
         allowed_ids, exclude_ids : array_like of ids, or list of such arrays, optional
             With ``allowed_ids``, only items with these ids can be found; with ``exclude_ids``, no
             items with these ids can be found. A list of n arrays contains separate ids for each

@@ -118,7 +118,7 @@ def files_of(
 
 
 def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedIndex | None:
-    """Return the content of a directory in which a save ended after it had replaced the header.
+    """Return the directory's content if an interrupted save had already replaced the header.
 
     The result is None if the directory still has the old header. ``fields`` contains the fields of
     the new header.

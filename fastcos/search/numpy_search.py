@@ -180,8 +180,8 @@ def _approximate_scores(
     ``dtype`` is float32 and a norm is outside of the range that is safe for products in float32,
     the scores are None. If ``dtype`` is float64, scores are returned even if a norm is outside of
     the range that is safe for products in float64. A query whose norm is outside of the safe range
-    gets scores of 0 and an infinite margin. If the norm of any item of the block is outside of the
-    safe range, all queries get scores of 0 and infinite margins.
+    gets scores of 0 and an infinite margin. If an item in the block has a norm outside the safe
+    range, all queries get scores of 0 and infinite margins.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]

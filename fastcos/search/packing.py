@@ -415,10 +415,10 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
 # rows is not always the best shift. If the caller has already subtracted the mean of other rows,
-# such as users, many rows are short. All short rows then point in the direction opposite to the
-# subtracted mean. The cosines of short rows that point in one direction differ by less than the
-# error of the filter. If the mean were subtracted from many short rows, nearly all pairs would be
-# scored in float64, and a search would take 60 times as long as a search of the original rows
+# such as users, many rows are short. All short rows then point in nearly the same direction,
+# opposite to the subtracted mean, and the cosines of two such rows differ by less than the error of
+# the filter. If the mean were subtracted from many short rows, nearly all pairs would be scored in
+# float64, and a search would take 60 times as long as a search of the original rows
 # (bench.lab.measure_costs). A direction to which many rows are close is therefore preferred to the
 # mean.
 

@@ -3,12 +3,12 @@
 A prepared search of one query takes about ten microseconds in addition to the time of its kernel.
 Validating and encoding the queries and planning the search would take longer than searching a small
 index. An index therefore stores the kernel calls of a search, with all of their arguments except
-the queries (``launch.Launch``). The key of the stored calls consists of the number of queries and
-k. If the plan depends on the number of threads or on the working memory, as in a large index, the
-key contains these options as well. The next search with the same number of queries and the same k
-passes its queries to the kernel without validating them. Queries are converted only if their number
-type differs from that of the items. The kernel measures the norms of the queries, and reports
-queries with unusual norms.
+the queries (``launch.Launch``). The stored calls are found by a key, which consists of k and the
+number of queries. If the plan depends on the number of threads or on the working memory, as in a
+large index, the key contains these options as well. The next search with the same number of queries
+and the same k passes its queries to the kernel without validating them. Queries are converted only
+if their number type differs from that of the items. The kernel measures the norms of the queries,
+and reports queries with unusual norms.
 
 A search can be prepared under three conditions. If a search does not meet all three conditions,
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same

@@ -387,9 +387,9 @@ def _directions(
 def _effective_columns(rows: Floats32) -> float:
     """Return the effective number of columns of rows (m, d).
 
-    Let C be the mean of row'row over all rows. The effective number of columns is the square of the
-    sum of the eigenvalues of C, divided by the sum of the squares of these eigenvalues. The sum of
-    the squared eigenvalues is estimated by the mean squared inner product of two different rows;
+    Let C be the mean of row'row over all rows. To compute the effective number of columns, add the
+    eigenvalues of C, square this sum, and divide it by the sum of the squared eigenvalues. The sum
+    of the squared eigenvalues is estimated by the mean squared inner product of two different rows;
     this estimate is unbiased.
     """
     m = len(rows)
@@ -407,7 +407,7 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return the fractions of pairs of a query and a row that projections do not rule out.
+    """Return which fraction of all (query, row) pairs each projection would fail to rule out.
 
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first

@@ -188,7 +188,7 @@ def require(measure: Any, capability: str, argument: str = "measure") -> None:
 
 
 class Invariances(NamedTuple):
-    """Which of six changes of the embeddings leave the scores of a measure unchanged.
+    """Which of six changes to the embeddings leave a measure's scores unchanged.
 
     Each attribute stands for one change of the embeddings; the description of the attribute states
     the change. The value "y" means that the change leaves the scores the same. The value "rank"

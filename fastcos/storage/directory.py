@@ -38,8 +38,8 @@ _HEADER = "header.json"
 # The largest allowed size of a header in bytes. A header that is larger than this counts as
 # damaged.
 _LARGEST_HEADER = 1 << 26
-# The patterns of the names of array files and of temporary files. A writer removes only files whose
-# names match one of these patterns.
+# Patterns that match the names of array files and temporary files. A writer removes only files
+# whose names match one of these patterns.
 _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
 _UNIQUE = re.compile(r"\.[0-9a-f]{32}")
 

@@ -7,7 +7,7 @@ from .emit import F64, I64, broadcast, load, loop, store
 # The number of rows of a tile.
 ROWS = 6
 
-# The number of columns of a tile and of a packed panel.
+# The number of columns in a tile, and also in a packed panel.
 COLUMNS = 32
 
 # The number of columns whose sums stay in registers. 6 x 32 sums fill 24 of the 32 registers of

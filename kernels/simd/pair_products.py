@@ -187,7 +187,7 @@ def squared_distance(typingctx, x, x0, y, y0, depth):
 
 @intrinsic_of(_two_products_plain)
 def two_products(typingctx, x, x_starts, y, y_starts, depth):
-    """Return the float64 inner products of two pairs of rows of flat arrays.
+    """Return the float64 inner products of two pairs of rows, which are stored in flat arrays.
 
     `x_starts` (2,) and `y_starts` (4,) hold the positions at which the rows begin in x and in y.
     The last two entries of y_starts are the positions of the rows of y in the next two pairs; these
@@ -199,7 +199,7 @@ def two_products(typingctx, x, x_starts, y, y_starts, depth):
 
 @intrinsic_of(_two_squared_distances_plain)
 def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
-    """Return the float64 squared distances of two pairs of rows of flat arrays.
+    """Return the float64 squared distances of two pairs of rows, which are stored in flat arrays.
 
     The arguments are described in two_products.
     """

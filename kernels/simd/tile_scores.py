@@ -542,10 +542,10 @@ def _emit_groups(builder, isa, items, codes, words):
 
 
 def _emit_items(builder, isa, rows, words, query):
-    """Emit one vector per item; its lanes sum products of codes of the item and of the query.
+    """Emit one vector per item; its lanes sum products of item codes and query codes.
 
     `rows` holds a pointer to the first word of each item, and the words of an item are contiguous.
-    The score of an item is the sum of the lanes of the vector of the item.
+    To get the score of an item, add the lanes of its vector.
     """
     lanes = isa.int8_lanes
     kind = ir.VectorType(I32, lanes)
@@ -600,7 +600,7 @@ def _emit_items(builder, isa, rows, words, query):
 
 
 def _emit_item_of_steps(builder, panel, item, words, query):
-    """Emit the sum of products of the signed codes of one item and the codes of a query.
+    """Emit the inner product of the signed codes of one item and the codes of a query.
 
     The panel has the layout of AMX, which _emit_steps describes. The products are computed by
     vpdpbusd, which every CPU with tile registers has. The first operand of vpdpbusd must hold
@@ -635,7 +635,7 @@ def _sum_of_each(builder, vectors):
     kind = ir.VectorType(I32, lanes)
 
     def sums_of_pairs(pairs, low, high):
-        """Emit the sum of two interleavings of each pair of vectors.
+        """Interleave each pair of vectors in two ways, and emit the sum of the two results.
 
         `low` and `high` list the lanes of the first 128 bits of two interleavings: `low` for the
         first interleaving, `high` for the second.

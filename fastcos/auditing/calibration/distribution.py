@@ -160,7 +160,7 @@ class PairDistribution(Record):
         return n_queries * n_items * self.p_value(scores)
 
     def false_discovery_rate(self, scores: Any, *, n_items: int) -> Floats:
-        """Return Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
+        """Return the p-values of neighbours, adjusted by the method of Benjamini and Hochberg.
 
         If you accept all neighbours with an adjusted p-value of at most q, the share of random
         pairs among the accepted neighbours is at most q on average. The procedure counts all pairs

@@ -22,7 +22,7 @@ class NearPairs(NamedTuple):
     Attributes
     ----------
     queries, items : ndarray (n,), int64
-        Row numbers of the query and of the item of each pair.
+        For each pair, the row number of its query and that of its item.
     scores : ndarray (n,), float64
         Scores of the pairs.
     """

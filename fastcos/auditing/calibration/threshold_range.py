@@ -15,8 +15,8 @@ from fastcos.validation import Floats
 SAMPLE = 1000
 # Number of pairs near the threshold that determine the direction of a step.
 _NEAR = 200
-# Largest number of steps towards a vertex of the box of all allowed rescalings D. Steps after the
-# third rarely move the threshold further, according to `tests.robustness.calibrated_rates
+# Largest number of steps towards a vertex of the box that contains all allowed rescalings D. Steps
+# after the third rarely move the threshold further, according to `tests.robustness.calibrated_rates
 # rescaling`.
 _VERTEX_STEPS = 8
 # Largest number of rescalings D that Powell's method evaluates for each end of the range, after the

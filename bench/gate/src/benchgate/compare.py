@@ -89,7 +89,7 @@ class Series:
         self.done = 0
         self.requested = defaultdict(int)  # by name: requested pairs; None stands for all names
         self.pairs = defaultdict(list)  # by name: the seconds of base and of head in every pair
-        self.waits = defaultdict(list)  # by name: the larger of the median shares of waiting of both sides
+        self.waits = defaultdict(list)  # by name: the larger of the two median shares of waiting
         self.ran = [set(), set()]  # for base and for head: the names that have been measured
         self.failures = [{}, {}]  # for base and for head: the first Failure, by name
 
