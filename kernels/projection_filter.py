@@ -68,8 +68,7 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(n_queries, words):
-    """Return two costs in CPU cycles: the cost per word of a tile, and the cost of scoring one pair
-    alone."""
+    """Return two costs in CPU cycles: per word of a tile, and per pair that is scored alone."""
     cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
     return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 
