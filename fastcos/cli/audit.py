@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--explore", metavar="PAGE", help=help_)
     help_ = (
-        "text file with the ids of the items that the page of --explore shows, one per line "
+        "text file with one item id per line: the items that the page of --explore shows "
         "(default: the most popular items)"
     )
     add("--explore-items", metavar="FILE", help=help_)

@@ -12,9 +12,9 @@ from fastcos.parallel import readiness
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Print the versions, cores, BLAS, instruction set and caches of this machine. They affect the speed
-of fastcos, and a bug report needs them. If settings should be changed, the command prints the
-recommended changes first."""
+Print the versions, cores, BLAS, instruction set and caches of this machine. These properties
+affect the speed of fastcos, and a bug report needs them. If settings should be changed, the command
+prints the recommended changes first."""
 EPILOG = """\
 examples:
   fastcos doctor

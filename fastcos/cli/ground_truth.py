@@ -90,8 +90,8 @@ def _as_result(neighbors: Any, k: int, n_queries: int, n_items: int) -> Any:
     """Return the first k neighbours of each query; raise ValueError if neighbours are missing."""
     validation.as_count("k", k, high=n_items)
     if len(neighbors) != n_queries or neighbors.shape[1] < k:
-        rule = f"have at least {k} neighbours of each of {n_queries} queries"
-        size = f"{neighbors.shape[1]} neighbours of each of {len(neighbors)} queries"
+        rule = f"have at least {k} neighbours for each of {n_queries} queries"
+        size = f"{neighbors.shape[1]} neighbours for each of {len(neighbors)} queries"
         raise ValueError(f"--result must {rule}, got {size}")
     first = np.array(neighbors[:, :k])
     if first.min() < -1 or first.max() >= n_items:

@@ -250,7 +250,7 @@ _DESCRIPTIONS = {
     "item in --show, or to each vector in --queries. The command writes the same table as "
     "`fastcos neighbors`.",
     "explain": "Show how a search of an index would run, without running it. The output states "
-    "which method is used and why other methods are not, how the work is divided among the "
+    "which method is used and why other methods are not used, how the work is divided among the "
     "threads, how many bytes are read, how much memory is needed, and about how long the search "
     "takes.",
     "duplicates": duplicates.DESCRIPTION,

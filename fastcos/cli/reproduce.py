@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from fastcos.models.simulation import Simulation
 
 DESCRIPTION = """\
-Simulate interactions as in Steck et al. 2024, fit one model per objective of that paper, and report
-how well cosine similarity recovers the true clusters of the items under each rescaling D of the
-model of Eq. 1. A rescaling D is a diagonal matrix that scales the latent dimensions. All rescalings
-give the same predictions and the same loss, but the cosines recover the clusters well under some
-rescalings and badly under others. The command writes figure1.html, a page on which you can change
-D; figure1.png, with five panels as in the paper; figure1.svg, figure1.csv, figure1.json and
-exponents.png. With --only-data, the command writes the simulated interactions and stops:
+Simulate interactions as in Steck et al. 2024, and fit one model per objective of that paper. For
+each rescaling D of the model of Eq. 1, report how well cosine similarity recovers the true
+clusters of the items. A rescaling D is a diagonal matrix that scales the latent dimensions. All
+rescalings give the same predictions and the same loss, but the cosines recover the clusters well
+under some rescalings and badly under others. The command writes figure1.html, a page on which you
+can change D; figure1.png, with five panels as in the paper; figure1.svg, figure1.csv, figure1.json
+and exponents.png. With --only-data, the command writes the simulated interactions and stops:
 interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json (all
 parameters and versions)."""
 EPILOG = """\

@@ -182,7 +182,7 @@ def test_recall_of_a_table_is_by_id(files, capsys):
         (["--out", "truth.npy", "--k", "0"], "--k must be a whole number from 1 to 200, got 0"),
         (["--out", "truth.npy", "--measure", "cosin"], "--measure must be"),
         (["--result", "items.npy"], "items.npy must hold rows (n, k) of whole numbers, got"),
-        (["--result", "few.npy"], "--result must have at least 10 neighbours of each of 15"),
+        (["--result", "few.npy"], "--result must have at least 10 neighbours for each of 15"),
         (["--result", "far.npy"], "--result must hold item numbers from 0 to 199, or -1"),
         (["--result", "cut.ivecs"], "cut.ivecs is damaged: all rows must have 5 entries"),
         (["--result", "cut.ibin"], "cut.ibin is damaged: 15 rows of 5 are 308 bytes, not 307"),
