@@ -30,8 +30,9 @@ import fastcos
 from fastcos.auditing import gradient_noise
 
 RANK, SEEDS = 8, 10
-# The largest conditions at which the audit regards the factors as having a form, as its
-# documentation states: for forms without gradient noise, and for the form at which noise balances.
+# According to its documentation, the audit recognises a form up to these conditions: SAME for a
+# form that arises without gradient noise, and SAME_NOISE for the form at which gradient noise
+# balances.
 SAME, SAME_NOISE = 1.05, 1.1
 NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 

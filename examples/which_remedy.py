@@ -53,8 +53,8 @@ PLAIN = ("measure", "cosine")
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
 # The number of labelled pairs for learned_diagonal: one in 500 of all pairs.
 N_LABELLED_PAIRS = 1000
-# About the rank of the true clusters, of which there are five. It shows how much choosing the rank
-# can gain at most.
+# About the rank of the true clusters, of which there are five. A model of this rank shows how much
+# choosing the rank can gain at most.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {

@@ -71,8 +71,8 @@ MIN_BLOCKS = 8
 # each query, as much time as scoring 100,000 items. With 2^18 items per task, all tasks of a search
 # together took 1.20 times as long as one search of all items.
 MIN_ITEMS = 1 << 19
-# The largest number of tasks. It is limited because the scheduler of Dask takes about 1 ms per
-# task.
+# The largest number of tasks. The number is limited because the scheduler of Dask takes about 1 ms
+# per task.
 MAX_TASKS = 1 << 15
 
 # Load the evaluator of a comparison from a file. The evaluator contains the data and the models.

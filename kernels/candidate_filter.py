@@ -90,7 +90,7 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 @inlined_kernel
 def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
-    """Return a product below every product with which an item may reach a query's threshold.
+    """Return a bound: with this product or a lower one, no item reaches the query's threshold.
 
     The result is 1 less than the smallest product with which an item of the panel may reach the
     threshold. The first four arguments are the bound terms of the query. If residual_norm and

@@ -40,8 +40,8 @@ _CERTIFIED_ROWS = 48
 _LISTED_ROWS = 500
 # Number of labelled items from which the AUC of the labels is computed.
 _LABELLED_ROWS = 1000
-# A test compares the labels of items with the labels of their neighbours. This is the number of
-# labelled items in the test.
+# A test compares the labels of items with the labels of their neighbours. At most _QUERIES labelled
+# items take part in the test.
 _QUERIES = 20_000
 # Number of items from whose edges the sensitivity index is computed.
 _INDEXED_ROWS = 2000

@@ -61,7 +61,7 @@ def as_edges(
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
     """Return the validated ``items``, ``k`` and ``condition`` for a function that uses edges.
 
-    The items are returned as an ``ItemRows`` object. Its subset consists of ``rows`` or, by
+    The items are returned as an ``ItemRows`` object, whose subset consists of ``rows`` or, by
     default, of all rows.
     """
     item_rows = memmap.as_mapped_rows("items", items)

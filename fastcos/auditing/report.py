@@ -28,8 +28,8 @@ _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
 )
-# This dictionary describes each form in which users and items have the same Gram matrix. It also
-# names the kind of training, without weight decay, that leads to each form.
+# This dictionary describes each form in which users and items have the same Gram matrix. Each
+# description also names the training without weight decay that leads to the form.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",

@@ -12,9 +12,9 @@ from fastcos.auditing.audit_records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
-# The robustness curve is computed at these condition numbers. They are dense near 1, because most
-# neighbours are already lost at condition numbers near 1. The table in docs/howto/audit.md must
-# list the same condition numbers as CONDITIONS.
+# The robustness curve is computed at these condition numbers, most of which are near 1, because
+# most neighbours are already lost there. The table in docs/howto/audit.md must list the same
+# condition numbers as CONDITIONS.
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 

@@ -356,11 +356,11 @@ class Trustworthiness(NamedTuple):
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1. It is 1 if every neighbour of an item in the embedding is also a
-        neighbour of the item in the original.
+        Score from 0 to 1. The score is 1 if all neighbours of items in the embedding are also their
+        neighbours in the original.
     continuity : float
-        Score from 0 to 1. It is 1 if every neighbour of an item in the original is also a neighbour
-        of the item in the embedding.
+        Score from 0 to 1. The score is 1 if all neighbours of items in the original are also their
+        neighbours in the embedding.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """

@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A descriptor whose access raises an error that says which attribute to use instead."""
+    """A descriptor that raises an error when it is read, and names the attribute to use instead."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement

@@ -121,9 +121,9 @@ class CostModel:
     # makes the planner prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides the queries among the threads. With more than
-    # max_threads_without_ranges threads, the search may also divide the rows into ranges. It does
-    # so only if the estimated time with ranges is less than max_share_of_time_in_ranges times the
-    # time without ranges. Ranges must save much time, because each range collects its own
+    # max_threads_without_ranges threads, the search may also divide the rows into ranges. The rows
+    # are divided only if the estimated time with ranges is less than max_share_of_time_in_ranges
+    # times the time without ranges. Ranges must save much time, because each range collects its own
     # candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
@@ -208,7 +208,7 @@ class CostModel:
     # The effective number of columns tells along how many axes the rows vary; it is estimated from
     # a sample of spread_sample_rows rows. A projection is considered only if the effective number
     # of columns is at most max_spread times the number of columns. The ratio of the effective
-    # number of columns to the number of columns is 1 for independent columns. It is 0.15 for a text
+    # number of columns to the number of columns is 1 for independent columns, and 0.15 for a text
     # model whose embeddings vary mainly along few axes.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
@@ -313,8 +313,8 @@ class CostModel:
     # The share of the rows that a projection cannot rule out, so that their full codes are compared
     # with the query.
     share_after_projection: float = 0.15
-    # A search by tiles scores some candidates of each query in float64. Their number is
-    # scored_pairs_per_neighbor * k + scored_pairs_besides.
+    # A search by tiles scores scored_pairs_per_neighbor * k + scored_pairs_besides candidates of
+    # each query in float64.
     scored_pairs_per_neighbor: float = 4.0
     scored_pairs_besides: float = 30.0
     # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.

@@ -306,8 +306,8 @@ def packed_items(
     )
     # ``rounding`` bounds the float64 rounding errors of the score, of two coefficients, and of the
     # rows after their components along the shift have been subtracted. Each of these quantities is
-    # a sum of `depth` terms, and the magnitudes of these terms add up to at most 2. It also bounds
-    # the difference between the squared norm of the shift and 1.
+    # a sum of `depth` terms, and the magnitudes of these terms add up to at most 2. ``rounding``
+    # also bounds the difference between the squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in records.ARRAYS_OF_ITEMS]

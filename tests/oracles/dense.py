@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 
-# Number of products of one block. They take 1 MiB, which the caches of a core hold.
+# Number of products per block. The products of a block take 1 MiB, and fit into the caches of a
+# core.
 BLOCK = 2**17
 
 

@@ -88,8 +88,9 @@ def calibrate(
     Returns
     -------
     Calibration
-        The distribution of the scores. Its methods include ``threshold(fpr)``, ``p_value(scores)``,
-        ``expected_false``, ``false_discovery_rate``, and methods that return intervals.
+        The distribution of the scores. A Calibration has methods such as ``threshold(fpr)``,
+        ``p_value(scores)``, ``expected_false``, ``false_discovery_rate``, and methods that return
+        intervals.
 
     Raises
     ------

@@ -7,10 +7,10 @@ import numpy as np
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# The tail consists of the pairs with the highest scores. It contains the share SHARE of all pairs,
-# or MIN_PAIRS pairs if that is more. MIN_PAIRS is large enough to fit two parameters, and so small
-# that only the highest scores determine the fit. `tests.robustness.calibrated_rates tail` compares
-# other values of SHARE and MIN_PAIRS.
+# The tail consists of the pairs with the highest scores: the share SHARE of all pairs, or MIN_PAIRS
+# pairs if that is more. MIN_PAIRS is large enough to fit two parameters, and so small that only the
+# highest scores determine the fit. `tests.robustness.calibrated_rates tail` compares other values
+# of SHARE and MIN_PAIRS.
 SHARE = 1e-4
 MIN_PAIRS = 1000
 # The tail never contains more than a share MAX_SHARE of the pairs. If the tail model were fitted to

@@ -9,8 +9,8 @@ from scipy import stats
 CONFIDENCE = 0.99
 # The number of bootstrap samples. Each end of a 99 % interval then rests on 100 samples.
 RESAMPLES = 19_999
-# The mean without the lowest and the highest fifth of the values. Other work on the machine disturbs some
-# pairs, and the ratios of disturbed pairs are mostly in these fifths.
+# The mean without the lowest and the highest fifth of the values. Other work on the machine
+# disturbs some pairs, whose ratios are mostly in the lowest or the highest fifth.
 trimmed_mean = partial(stats.trim_mean, proportiontocut=0.2)
 
 

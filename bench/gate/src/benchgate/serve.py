@@ -30,7 +30,8 @@ from _pytest.runner import runtestprotocol
 # The seconds of one turn at a benchmark; a turn has at least one call.
 TURN_SECONDS = 0.02
 # Once a benchmark has run for this many seconds of wall time, it is stopped if it has waited for more than
-# half of them. Otherwise, its turn could take minutes, because pytest-benchmark counts only CPU time.
+# half of them. Without this limit, a turn could take minutes, because pytest-benchmark counts only
+# CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
 # Options of pytest, and the values to which they are reset, because a project may have set them in `addopts`
