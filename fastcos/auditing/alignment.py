@@ -85,8 +85,8 @@ class Alignment(Record):
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
         Fraction of the shared items that match themselves, after and before the alignment. An item
-        matches itself if the new vector nearest to its old vector by cosine is its own new vector,
-        or a vector equal to it. The self-match rates are computed from at most 2,000 shared items.
+        matches itself if its own new vector, or an equal one, has the highest cosine with its old
+        vector. The self-match rates are computed from at most 2,000 shared items.
         ``self_match_rate_before`` is None if the two versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An

@@ -18,8 +18,8 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# After a block has been widened, its new directions converge during this number of Lanczos steps,
-# before the residuals are checked again.
+# After a block has been widened, the residuals are not checked during this number of Lanczos steps,
+# so that the new directions can converge.
 _STEPS_AFTER_WIDENING = 4
 # A column whose norm is at most _SHORT rounding errors is orthogonalised again before it is scaled
 # to unit norm. A column whose norm is at most _NEGLIGIBLE rounding errors counts as 0. A rounding

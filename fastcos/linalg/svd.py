@@ -48,8 +48,8 @@ class SVD(NamedTuple):
     ----------
     U : ndarray (n, k) or None
         Left singular vectors as columns, or None with ``compute_u=False``. The vectors in the
-        larger dimension of X (U if n > p, otherwise V) are orthogonal except for errors of a few
-        eps (s[0] / s)².
+        larger dimension of X (U if n > p, otherwise V) are orthogonal except for errors that are a
+        small multiple of eps (s[0] / s)².
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)

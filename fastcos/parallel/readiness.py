@@ -6,8 +6,8 @@ the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, w
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
 kernels itself. The usual solution of the ski-rental problem is to switch as soon as the delay has
 cost as much as the switch. If a process first searches in NumPy and then compiles, its searches
-take at most about twice as long as if it had compiled at the start, and at most about twice as long
-as if it had never compiled.
+take at most about twice as long as with the better of two other plans: to compile at the start, and
+never to compile.
 
 Each row type (such as float32) needs kernels of its own, so each row type becomes ready at its own
 time. A process that has compiled all kernels for a row type marks the type as ready in the code

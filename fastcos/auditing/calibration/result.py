@@ -76,9 +76,9 @@ class Calibration(PairDistribution):
         For each query and each threshold in ``levels``, the number of scores of the query that
         reach the threshold.
     independent : ndarray (6,), float64
-        For each threshold in ``levels``, the number of independent pairs that would determine the
-        rate of the threshold as precisely as the pairs above the threshold do. The pairs above a
-        threshold are not independent, because several of them contain the same row.
+        For each threshold in ``levels``, an effective number of pairs: this many independent pairs
+        would determine the rate of the threshold as precisely as all pairs above it. The pairs
+        above a threshold are not independent, because several of them contain the same row.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
