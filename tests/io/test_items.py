@@ -99,7 +99,7 @@ def test_movielens_has_2811_rated_films_of_one_genre():
     assert ratings.X.nnz == 100_836
     assert ratings.X.dtype == np.float32
     assert ratings.user_ids.tolist() == list(range(1, 611))
-    # 2,851 films have no separator in their genres; 34 of these have none listed, 6 are unrated
+    # 2,851 films have at most one genre. Of these films, 34 have no genre, and 6 have no rating.
     labels = io.read_labels(data("ml-latest-small/movies.csv"), ratings.item_ids, column="genres")
     assert (labels.labels >= 0).sum() == 2811
     assert n_left_out(labels) == (6879, 34, 0)
@@ -160,7 +160,8 @@ def test_glove_words_come_with_their_vectors():
 
 
 def test_positions_never_meet_the_ids_of_a_catalogue(movies):
-    numbers = np.arange(5)  # rows of a model without ids; 9 is no row, and row 0 is not named
+    # The rows of a model without ids. No row has the number 9, and the files do not name row 0.
+    numbers = np.arange(5)
     pairs = movies.with_name("pairs.txt")
     pairs.write_text("1\t2\t5\n2\t9\t1\n2\t3\t1\n")
     counts = movies.with_name("counts.csv")
@@ -174,9 +175,9 @@ def test_positions_never_meet_the_ids_of_a_catalogue(movies):
     ):
         with pytest.raises(FastcosFormatError, match=r"must name rows by their numbers, 0 to 4,"):
             read(numbers)
-        read(numbers[[1, 0, 2, 3, 4]])  # other ids than row numbers are ids
+        read(numbers[[1, 0, 2, 3, 4]])  # ids that differ from the row numbers are accepted
     counts.write_text("movieId,count\n" + "".join(f"{one},1\n" for one in range(9)))
-    assert io.read_popularity(counts, numbers).n_unknown == 4  # names all rows, and more
+    assert io.read_popularity(counts, numbers).n_unknown == 4  # the file names four more
 
 
 @pytest.mark.parametrize("line", ["9\t2\t1", "2\t9\t1"])

@@ -63,7 +63,8 @@ def doubled(value=3.0):
 
 
 def test_numba_uses_our_cache(cache):
-    # fails if Numba changes its private classes; then there would be no cache, without an error
+    # If a new release of Numba changed its private classes, there would be no cache, and no error.
+    # This test would then fail.
     assert doubled() == (6.0, False)
     assert len(entries(cache)) == 1
     assert doubled() == (6.0, True)
@@ -658,7 +659,7 @@ def test_concurrent_processes_share_the_cache(package, tmp_path):
 
 @pytest.mark.slow
 def test_processes_that_start_together_compile_once(package, tmp_path):
-    # four seconds in the compiler: all are there before the first has finished
+    # Compiling takes four seconds, so all processes have started before the first has finished.
     slow = USE.replace("import numpy", "import time, numba, numpy", 1).replace(
         "out = ",
         """

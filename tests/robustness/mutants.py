@@ -62,7 +62,8 @@ TARGETS = {
         "kernels/test_exhaustive_top_k.py kernels/test_select.py",
     ),
 }
-# processor seconds for the tests of a mutant, and times their own; more is a loop without an end
+# A mutant counts as an endless loop if its tests take more processor time than LEAST_TIME seconds
+# plus TIMES the usual time of the tests, or LONGEST_WAIT seconds of wall time.
 LEAST_TIME, TIMES, LONGEST_WAIT = 1.0, 3.0, 900
 
 SWAPPED: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
@@ -286,11 +287,11 @@ class Plugin:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             usual = sum(self.seconds[item.nodeid] for item in items)
             signal.setitimer(signal.ITIMER_PROF, LEAST_TIME + TIMES * usual)
-            signal.alarm(LONGEST_WAIT)  # two that wait for each other use no processor
+            signal.alarm(LONGEST_WAIT)  # a deadlock uses no processor time
             try:
                 apply(mutant, self.live_of[mutant.module, mutant.function])
             except Exception:
-                os._exit(1)  # it cannot even be imported
+                os._exit(1)  # the mutant cannot even be imported
             for item in items:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 if session.testsfailed:
@@ -325,7 +326,8 @@ def run(name: str, share: float, killed_before: Path | None) -> None:
 def evaluate(name: str, plugin: Plugin, tests: list[str]) -> None:
     """Run the tests of a target, and then its mutants."""
     paths = [f"tests/{test}" for test in tests]
-    # a warning is no failure here: of forks of a process with threads, of NumPy's scalars
+    # Warnings (about forks of a process with threads, and about NumPy scalars) do not count as
+    # failures.
     arguments = ["-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore"]
     status = pytest.main([*arguments, *paths], [plugin])
     if status not in (0, 1) or not plugin.seconds:

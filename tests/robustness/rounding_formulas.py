@@ -210,7 +210,7 @@ def without_top(Q: Rows, B: Rows) -> Truth:
         rest = less(moved, [top * a for a in columns[0]])
         size = norm(rest)
         error = norm(row) + norm(sizes(B)) + gap * norm(moved)
-        # what is left of rounding alone is made 0
+        # A remainder that consists only of rounding errors is set to 0.
         return rest, error / size if size > 1e-11 * norm(moved) else NOTHING
 
     def pair(i: int, j: int) -> Any:
@@ -278,7 +278,8 @@ def local_scaling(Q: Rows, B: Rows) -> Truth:
 
     def pair(i: int, j: int) -> Any:
         least = min(queries[i], own[j])
-        # a reach of a rounding may be found to be 0, which counts as another
+        # A distance as small as a rounding error may be computed as 0, which changes the score, so
+        # the score of such a pair is not judged.
         if least < 1e-7:
             return 0, NOTHING
         value = mpmath.exp(-(2 - 2 * apart[i][j]) / (queries[i] * own[j]))

@@ -47,9 +47,11 @@ from tests.robustness.rounding_formulas import (
 )
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact
 
-# a mean, a map, and a product, one after another; every entry that is within 45 ULP of a mean is 0
+# The roundings of a mean, a map and a product add up. Every entry that is within 45 ULP of a mean
+# is set to 0.
 MAPPED = 45 + ITEMS + 4 * DEPTH
-# by the eigenvectors of a Gram matrix: LAPACK promises a few times their number
+# Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises an error of a few
+# roundings per eigenvector.
 FACTORED = 8 * (ITEMS + DEPTH)
 # two deviations from sums over the items of squared products
 POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
@@ -118,7 +120,8 @@ LEARNED: dict[str, tuple[Any, str, float]] = {
     "query_normalized": (query_normalized, "condition", POPULATION),
     "mutual_proximity": (mutual_proximity, "condition", POPULATION),
 }  # fmt: skip
-# documented to lose digits for float64 rows below 1e-150, and what for subnormal ones alone
+# According to their documentation, the measures in UNKEPT lose digits for float64 rows below
+# 1e-150, and the measures in UNKEPT_SUBNORMAL lose digits for subnormal rows.
 UNKEPT = (
     "unit_column_cosine", "zscore_cosine", "all_but_the_top", "whitened_cosine", "ica_cosine",
     "causal_inner_product", "popularity_whitened_cosine", "weight_cosine", "neg_euclidean",

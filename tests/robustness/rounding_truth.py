@@ -7,9 +7,10 @@ import mpmath
 import numpy as np
 
 DEPTH = 100
-# roundings one after another: a product, 16 lanes, their halving, and the rest
+# The largest number of successive roundings in an inner product: the product of two entries, the
+# additions in one of 16 lanes, the additions of the lanes, and the remaining entries.
 STEPS = 1 + DEPTH // 16 + 4 + DEPTH % 16
-# the exponents of float64 reach further than its digits: sums of products over all of them
+# The precision is high, because the terms of a sum may have any exponents of float64.
 mpmath.mp.prec = 400
 
 

@@ -34,13 +34,14 @@ FORMS = [
     "zip",
     "bytecode",
 ]
-# what a search does not need: without it, PyInstaller takes half a minute, not many
+# Packages that a search does not need. Without them, PyInstaller takes only half a minute.
 LEFT_OUT = (
     "IPython", "PIL", "anndata", "dask", "distributed", "faiss", "h5py", "jinja2",
     "langchain_core", "matplotlib", "mteb", "pandas", "polars", "pyarrow", "pytest", "scanpy",
     "scipy", "sentence_transformers", "setuptools", "sklearn", "tkinter", "torch", "vicinity",
 )  # fmt: skip
-# searches as if it had searched for a while, or calls one kernel; notes every start
+# The program searches as if it had already searched for a while, or calls one kernel. It records
+# every start.
 PROGRAM = """
 import json, os, sys
 with open(os.environ["STARTS"], "a") as starts:

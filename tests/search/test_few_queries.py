@@ -85,7 +85,7 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
 
 @pytest.mark.parametrize("sample_rank", [1, pytest.param(3, marks=pytest.mark.slow), 30])
 def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
-    # a row of the sample is the query itself, and its score is the first threshold
+    # The sample contains the query itself, so the first threshold is the score of the query.
     rows = random_rows(4096, 192) * np.geomspace(1, 0.01, 192).astype(np.float32)
     encoded = encoded_rows.encode_rows(rows, None, 1, "cosine")
     packed = packing.pack_items("cosine", encoded, np.arange(len(rows)), 1)
@@ -115,7 +115,7 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
 @pytest.mark.parametrize("sample", [(0, 0), (1, 1), (2, 1), (1, 11)])
 @pytest.mark.parametrize(("n_panels", "n_blocks"), [(40, 1), (125, 1), (125, 2), (63, 4)])
 def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n_panels, n_blocks):
-    # many queries are rows themselves, so that the best score of the sample is that of the query
+    # Many queries are also rows, so the best score in the sample is that of the query itself.
     rows = random_rows(4000, 24) * np.random.default_rng(2).uniform(0.5, 2, (4000, 1))
     rows = rows.astype(np.float32)
     queries = np.concatenate([rows[100:133], random_rows(27, 24, 1)])

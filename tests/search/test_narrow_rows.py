@@ -111,7 +111,8 @@ def test_large_narrow_rows_make_no_wide_copy():
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        # codes of a byte a number, 28 bytes an item, and blocks; float32 rows are four times X
+        # Memory is needed for codes of one byte per number, for 28 bytes per item, and for blocks.
+        # float32 copies of the rows would take four times as much memory as X.
         assert peak < bound * X.nbytes
         expected = top_k(Q, X.astype(np.float32), 3)
         assert_exact(result, *expected)

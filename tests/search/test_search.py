@@ -204,7 +204,7 @@ def test_a_minimum_score_leaves_out_the_rest():
 
 @pytest.mark.slow
 def test_a_threshold_guessed_too_high_is_corrected():
-    # near items in the sampled panels alone: more seem to be near than there are
+    # Only the sampled panels contain near items, so the estimated number of near items is too high.
     X = gaussian(16_384, 24)
     for panel in range(4, 512, 8):
         X[32 * panel] = 1 + 0.01 * X[32 * panel]
@@ -375,8 +375,8 @@ def test_both_drivers_give_the_same_bits():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_candidates_worse_by_their_estimates_are_tried(seed):
-    # blocks of few queries whose buffers were full: none that is left has a better estimate than
-    # the best found, and one of them is better
+    # With little memory, the buffers of a block become full. No remaining candidate has a better
+    # estimate than the best candidate so far, but one of them has a better score.
     order = np.random.default_rng(seed).permutation(511)
     X = np.ldexp(wild_norms(511, 115)[order], -60)
     assert_exact(X, X, 1, "dot", working_memory=0.08)
