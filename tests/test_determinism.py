@@ -38,7 +38,7 @@ class Data:
         random = np.random.default_rng(0)
         self.simulation = fastcos.simulate_interactions(600, 150, random_state=1, n_threads=1)
         self.X = self.simulation.X.astype(np.float32)
-        # sums of real numbers show a change of their order, sums of ones do not
+        # A sum of real numbers changes with the order of the terms, but a sum of ones does not.
         self.ratings = self.X.astype(np.float64)
         self.ratings.data[:] = np.random.default_rng(1).standard_normal(self.ratings.nnz)
         self.labels = self.simulation.item_cluster

@@ -48,7 +48,7 @@ class Elsewhere(Tensor):
         raise BufferError("not in main memory")
 
 
-# exact in every type, distinct directions, no zero row or column
+# These rows are exact in every type, have different directions, and contain no zero row or column.
 ROWS = np.array(
     [[1, 0, 2, 3], [0, 1, 3, 1], [2, 2, 0, 1], [3, 1, 1, 0], [1, 3, 2, 0], [0, 2, 1, 3]], "f8"
 )
@@ -98,7 +98,7 @@ WORKS = {
     "torch transposed": lambda: of("torch").tensor(ROWS.T.copy()).T,
     "list of tensors": lambda: list(of("torch").tensor(ROWS).bfloat16()),
 }
-# what is refused, and a part of the line that helps
+# Inputs that are refused, with a part of the error message that names a remedy.
 REFUSED = {
     "uint8": (lambda: ROWS.astype("u1"), "unpackbits"),
     "packed bits": (lambda: np.packbits(ROWS > 1, axis=1), "unpackbits"),

@@ -91,7 +91,7 @@ def write_arrays(ids):
 
 
 SOURCES = {"parquet": write_parquet, "model": write_model, "arrays": write_arrays}
-# each source and each kind of ids once; the other pairs are slow tests
+# The default tests contain each source and each kind of ids once; the other pairs are slow tests.
 IN_THE_DEFAULT_TESTS = {("parquet", "from 1"), ("model", "texts"), ("arrays", "row numbers")}
 CASES = [
     pytest.param(
@@ -114,7 +114,7 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
     assert main(serve) == 0
     # the query metric: correlations over users of predicted scores
     assert lists() == best(np.corrcoef(ITEMS @ USERS.T), ids, 7)
-    # without users the same audit is suggested with users, and everything else that was given
+    # Without users, the command suggests the same audit with users, and keeps all other options.
     if source != "model":
         more = ["--condition", "1.5", "--k", "7", "--seed", "3", "--weight-decay-on", "both"]
         (again,) = printed_commands(capsys, "audit", *words, *more)

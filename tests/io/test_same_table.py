@@ -185,7 +185,7 @@ def make_table(seed):
         extras = [one for one in choices if rng.random() < 0.3]
     roles = [*([ids] if ids else []), *vectors, *extras]
     refused = [one.name for one in roles if one.expected is REFUSED]
-    if refused:  # a column of nothing but blanks may be refused in its place
+    if refused:  # a blank column may be refused instead
         refused += [one.name for one in extras if one.cells == [None] * n]
     columns = [*([ids] if ids else []), *vectors, *extras]
     columns = [columns[place] for place in rng.permutation(len(columns))]
@@ -204,7 +204,7 @@ def make_table(seed):
 
 # --- writers ---
 
-TYPED_ONLY = {"time", "timestamp", "duration", "bytes"}  # spelled in a text by each writer's taste
+TYPED_ONLY = {"time", "timestamp", "duration", "bytes"}  # writers spell these differently in text
 PANDAS = {"int": "int64", "uint": "uint64", "float": "float64", "float32": "float32",
           "nullable": "Int64", "category": "category"}  # fmt: skip
 
@@ -263,7 +263,7 @@ def write_json(path, columns, omit=False):
     lines = []
     for row in zip(*(one.cells for one in columns), strict=True):
         record = dict(zip([one.name for one in columns], row, strict=True))
-        if omit:  # blanks of a column that has cells elsewhere
+        if omit:  # leave out blank cells
             record = {n: cell for n, cell in record.items() if cell is not None or n in never}
         lines.append(json.dumps(record, default=str, ensure_ascii=omit))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")

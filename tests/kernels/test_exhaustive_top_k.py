@@ -98,7 +98,7 @@ def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
 
 def test_score_all_rows_compares_after_a_full_buffer():
     B = np.random.default_rng(0).random((200, 1))
-    # the buffer of 76 is reduced to 3 once; the best item may keep its place
+    # The buffer of 76 candidates is reduced to 3 once, and the best item may keep its place in it.
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
     scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(

@@ -103,12 +103,12 @@ def test_query_step_makes_codes_fit(isa):
         sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
         most_in_group = max(most_in_group, *map(np.max, sums))
         if np.abs(x).max() > 1e-30:
-            # no coarser than the limits ask for
+            # The step is not larger than the limits require.
             assert np.abs(wide).max() == 127 or (isa == "avx2" and np.max(sums) >= 124)
     assert 127 <= most_in_group <= 128 if isa == "avx2" else most_in_group > 128
 
 
-# others than this CPU's compile code that no other test needs
+# Other instruction sets than this CPU's compile code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("amx", "vnni", "avx2", "avx512")

@@ -39,7 +39,8 @@ SPARSE = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.1, 1.0, 0.0))
 LISTS = RNG.integers(0, len(ROWS), (len(QUERIES), 20))
 BAGS = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.05, 1.0, 0.0))
 SCORER = search.WordRotatorsScorer(ROWS[:60], BAGS[:8], BAGS)
-# rows of an index that a thread makes prefixes of, and how many axes they are forced to have
+# The rows of an index to which a thread adds a projection, and the number of axes of the
+# projection.
 WIDE_ROWS = RNG.standard_normal((4200, 192)).astype(np.float32)
 AXES = 64
 
@@ -67,7 +68,7 @@ def wide_index() -> Any:
 
 def changed_wide_index() -> Any:
     result = index(WIDE_ROWS)
-    result.remove([3])  # waits for the prefixes
+    result.remove([3])  # waits for the projection
     result.add(WIDE_ROWS[:4100] + 1)
     return result.search(WIDE_ROWS[:80], 5)
 
@@ -94,8 +95,8 @@ def fitted(model: Any) -> Any:
     return model.fit(SPARSE).recommend(SPARSE[:50], 3)
 
 
-# what a search can be: of rows that are dense, narrow, sparse or bits, of any kind of measure (one
-# product, mapped rows, statistics of neighbours, none of these), of top k, a range or a list
+# The searches cover dense, narrow and sparse rows and bits; top k, range searches and lists; and
+# every kind of measure (one product, mapped rows, statistics of neighbours, and others).
 MEASURES = (
     "cosine", "dot", "neg_euclidean", "csls", "recos", "mutual_proximity", "local_scaling",
     "whitened_cosine", "spearman_dims", "layer_norm_cosine", "centered_cosine",

@@ -176,7 +176,7 @@ def added(cache: Path, name: str) -> dict[str, int]:
 if __name__ == "__main__":
     if sys.argv[1] == "--run":
         warnings.simplefilter("ignore")
-        # also where so little is searched that NumPy would answer
+        # Without this call, NumPy would answer small searches.
         readiness.compile_at_once()
         with contextlib.redirect_stdout(sys.stderr):
             GROUPS[sys.argv[2]]()

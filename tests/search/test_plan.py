@@ -30,9 +30,10 @@ def needed_bytes(d, k):
     return 3 * (36 * capacity + 24 * k) + PANEL * (4 * d + 64)
 
 
-# instruction set, threads, rows, columns, queries, k -> the kernel, queries of a block, panels of a
-# range, stride and rank of the sample, and the candidates of a query or, of few queries, the rank
-# up to which slots are scored first
+# Each row contains the instruction set, threads, rows, columns, queries and k, and then the
+# expected plan: the kernel, the queries per block, the panels per range, the stride and the rank of
+# the sample, and the candidates per query. For the kernels of few queries, the last number is
+# first_rank.
 TABLE = [
     ("amx", 16, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 12)),
     ("vnni", 2, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 12)),
@@ -95,7 +96,7 @@ TABLE = [
     ("generic", 4, 30_000, 1536, 30_000, 100, ("query_blocks", 448, 938, 8, 20, 2048)),
     ("avxvnni", 16, 30_000, 1536, 30_000, 100, ("query_blocks", 480, 938, 8, 20, 2048)),
 ]
-# the same of rows that have a projection, which makes searches for up to 50 neighbours faster
+# The same for rows with a projection, which makes searches for up to 50 neighbours faster.
 PROJECTED_TABLE = [
     ("amx", 16, 60_000, 768, 1, 10, True, ("projected_queries", 1, 375, 16, 4, 15)),
     ("amx", 16, 60_000, 768, 1, 50, True, ("projected_queries", 1, 375, 7, 13, 51)),
@@ -135,7 +136,7 @@ PROJECTED_TABLE = [
 def facts_of(made):
     """Return the fields of a plan of packed rows that the tables list."""
     grid, sample = made.grid, made.sample
-    assert not (made.first_rank and made.capacity)  # a kernel reads one of the two
+    assert not (made.first_rank and made.capacity)  # each kernel reads only one of them
     candidates = made.first_rank or made.capacity
     return (
         made.kernel, grid.queries_per_block, grid.panels_per_range, sample.stride, sample.rank,
@@ -178,7 +179,7 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             tile_layout(isa, d), n_queries, -(-n // PANEL), cost_model.COSTS
         )
         if n >= max(128, 8 * k) and needed_bytes(d, k) > memory:
-            if is_one_by_one:  # they need less memory than a block
+            if is_one_by_one:  # single queries need less memory than a block
                 continue
             with pytest.raises(ValueError, match="working_memory must be at least"):
                 plan.plan_search(packed(n, d, isa), request, machine)
@@ -240,7 +241,8 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
         # few queries do not pay for packing, and nothing is looked up for them
         (unpacked(1000, 64), (1, 10), {}, "score_all", None),
         (unpacked(1_000_000, 64), (3, 10), {}, "score_all", None),
-        # more of them multiply rows that are not packed, where float32 does not overflow
+        # With more queries, rows that are not packed are multiplied, provided that float32 does not
+        # overflow.
         (unpacked(1_000_000, 384), (16, 10), {}, "unpacked", "moderate_norms"),
         (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {}, "unpacked", None),
         (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {"isa": "amx"},
@@ -275,7 +277,7 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
         (packed(1000, 64, "vnni"), (1, 126), {}, "score_all", None),
         (packed(1000, 64, "vnni", n_live_of_index=60_000), (1, 126), {}, "packed", None),
         (packed(1000, 64, "vnni", n_live_of_index=60_000), (65, 126), {}, "score_all", None),
-        # a small index, and a mask of an index, whose rows may be fewer than k
+        # a small index, and a mask that may allow fewer than k rows of an index
         (packed(64, 64, "vnni", n_live_of_index=64), (1, 8), {}, "packed", None),
         (packed(64, 64, "vnni", n_live_of_index=64), (1, 9), {}, "score_all", None),
         (packed(64, 64, "vnni"), (1, 8), {}, "score_all", None),
@@ -305,7 +307,7 @@ def test_a_fixed_plan_is_that_of_every_number_of_threads_and_memory(isa):
     assert n_fixed > 20 or not tile_layout(isa, 64).quantised
 
 
-# a mask makes each part of an index a search of its own
+# With a mask, each part of an index is searched on its own.
 @pytest.mark.parametrize(
     ("n_allowed", "n_live_of_index"),
     [(None, None), (None, 60_000), (1, None), (30, None), (200, None), (900, None)],

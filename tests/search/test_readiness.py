@@ -100,7 +100,7 @@ def test_first_calls_compile_nothing(tmp_path):
     assert compiled.stdout == in_numpy.stdout
 
 
-# One search, of which the state says that it took long.
+# One search. According to the state, earlier searches in NumPy have taken a second.
 LONG_SEARCH = """
 import sys, numpy as np, fastcos
 from fastcos.parallel import readiness
@@ -251,7 +251,7 @@ def test_readiness_is_known_for_each_type(empty_cache, monkeypatch):
     readiness.state.seconds_in_numpy = 19.0
     assert readiness.use_numpy("float64")
     assert "FASTCOS_BACKGROUND is 0" in readiness.explain("float64")
-    readiness.state.seconds_in_numpy = 21.0  # this process compiles at last
+    readiness.state.seconds_in_numpy = 21.0  # now this process compiles
     assert not readiness.use_numpy("float64")
     # the next type is not compiled at its first search, either
     assert readiness.use_numpy("float16")
@@ -300,7 +300,7 @@ def test_explanations_name_a_compiling_process_of_another_program(empty_cache, m
             held.kill()
     assert in_use == "NumPy, while another process compiles the kernels"
     assert readiness.explain("float16").startswith(until)
-    assert not (empty_cache / "background-uint8.lock").exists()  # to ask leaves nothing behind
+    assert not (empty_cache / "background-uint8.lock").exists()  # explain writes no file
 
 
 WITHOUT_NUMBA = """

@@ -16,7 +16,7 @@ if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
-# as if reading took so long that the rows are divided for any number of queries
+# With these rates, reading takes so long that the rows are divided for any number of queries.
 DIVIDED = {
     "cached_bytes": 0.0, "bytes_per_second": 1e3, "bytes_per_second_of_thread": 1e3,
     "max_queries_sharing_rows": 0,
@@ -116,7 +116,8 @@ def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, m
             while not ended.is_set():
                 disturb(thresholds, random)
 
-        # what one task writes is read by another: before any of them starts, and while they run
+        # Tasks read the thresholds that others write. The test disturbs the thresholds before the
+        # tasks start, and while they run.
         if grid.n_ranges > 1:
             disturb(thresholds, random)
         writer = threading.Thread(target=write)
@@ -137,7 +138,7 @@ def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, m
                 result = index.search(queries, 5, n_threads=n_threads)
                 np.testing.assert_array_equal(result.indices, truth)
     assert max(grid.n_ranges for grid in passes) > 1
-    if disturb is damage:  # and it was found out
+    if disturb is damage:  # the searches have noticed the damage
         assert len(passes) > 6
 
 

@@ -143,7 +143,7 @@ def test_writers_without_locks_are_warned_once_and_destroy_nothing(
             tmp_path / "x", "Example", {"a": ROWS[1:]}, {}, kept_arrays=["b"], expected=first
         )
     names = {file.name for file in (tmp_path / "x").iterdir()}
-    assert len([name for name in names if name.startswith("a-")]) == 2  # another may need it
+    assert len([name for name in names if name.startswith("a-")]) == 2  # others may need the file
     monkeypatch.setattr(storage.directory, "replace_file", delayed_by_another(tmp_path, second))
     with pytest.raises(ValueError, match="changed by another writer"):
         storage.save_arrays(tmp_path / "x", "Example", {"a": ROWS[2:]}, {}, expected=second)
