@@ -13,6 +13,7 @@ data sets, which the repository does not hold.
 
 import argparse
 import ast
+import contextlib
 import csv
 import datetime
 import functools
@@ -245,8 +246,7 @@ def is_too_old(renewal: Renewal, one: Published) -> bool:
         files
         for files in commits
         if any(
-            not path.endswith(".py")
-            or not is_same_code(syntax_tree(text_of[before]), syntax_tree(text_of[after]))
+            not path.endswith(".py") or not is_same_file(text_of[before], text_of[after])
             for _, _, before, after, _, path in files
         )
     )
@@ -271,12 +271,20 @@ def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
     return text_of
 
 
-# A tree takes about 2 MB, so only a few are cached. Neighbouring commits often change the same
-# files, so most files are parsed only once.
-@functools.lru_cache(maxsize=32)
-def syntax_tree(text: bytes | None) -> ast.Module | None:
-    """Return the syntax tree of a Python file, or None if there is no file."""
-    return None if text is None else ast.parse(text)
+# Many numbers describe the same code: a check without the cache takes several times as long.
+@functools.cache
+def is_same_file(before: bytes | None, after: bytes | None) -> bool:
+    """Return whether two versions of a Python file differ only in comments and docstrings."""
+    if before is None or after is None:
+        return before is after
+    # Two blank lines separate definitions. Most commits change few of them, and to parse and compare
+    # the others as well would take several times as long.
+    definitions = before.split(b"\n\n\n"), after.split(b"\n\n\n")
+    if len(definitions[0]) == len(definitions[1]):
+        changed = [pair for pair in zip(*definitions, strict=True) if pair[0] != pair[1]]
+        with contextlib.suppress(SyntaxError):  # The blank lines are within a string.
+            return all(is_same_code(ast.parse(one), ast.parse(other)) for one, other in changed)
+    return is_same_code(ast.parse(before), ast.parse(after))
 
 
 def is_same_code(one: object, other: object) -> bool:

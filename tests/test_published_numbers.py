@@ -58,8 +58,8 @@ def test_published_numbers_are_not_too_old(run):
 
 
 @pytest.mark.slow  # as above
-@pytest.mark.parametrize("name", ["roofline", "rounding"])
-def test_check_fails_on_a_number_that_is_too_old(name, tmp_path, run):
+def test_check_fails_on_a_number_that_is_too_old(tmp_path, run):
+    name = "roofline"
     one = PUBLISHED[name]
     commits = commits_to(*one.code)
     if len(commits) < 1.5 * one.most_commits:
@@ -71,7 +71,9 @@ def test_check_fails_on_a_number_that_is_too_old(name, tmp_path, run):
     assert line.endswith(f"run python docs/renew.py {name}")
 
 
-def test_an_unknown_commit_is_reported_and_passes(tmp_path, run):
+def test_an_unknown_commit_is_reported_and_passes(tmp_path, run, monkeypatch):
+    # The record does not say how old this comparison is. To compare its commits takes seconds.
+    monkeypatch.setitem(PUBLISHED, "speed", PUBLISHED["speed"]._replace(most_commits=10**6))
     answer = run("--check", "--record", str(record(tmp_path, "roofline", "0" * 40)))
     assert answer.returncode == 0
     assert "this clone lacks commits" in answer.stdout
