@@ -277,8 +277,8 @@ def is_same_file(before: bytes | None, after: bytes | None) -> bool:
     """Return whether two versions of a Python file differ only in comments and docstrings."""
     if before is None or after is None:
         return before is after
-    # Two blank lines separate definitions. Most commits change few of them, and to parse and compare
-    # the others as well would take several times as long.
+    # Two blank lines separate definitions, and most commits change few of them. To parse and to
+    # compare the others as well would take several times as long.
     definitions = before.split(b"\n\n\n"), after.split(b"\n\n\n")
     if len(definitions[0]) == len(definitions[1]):
         changed = [pair for pair in zip(*definitions, strict=True) if pair[0] != pair[1]]
