@@ -383,7 +383,10 @@ def test_compare_eq2_cosine_is_the_cosine_under_eq2():
 def test_compare_without_a_model_compares_columns(labelled):
     X, clusters = clustered_interactions()
     X.data = np.random.default_rng(0).uniform(1, 2, X.nnz)  # cosines without ties
-    comparison = compare(X, clusters if labelled else None, n_components=6, measures="default")
+    comparison = compare(
+        X, clusters if labelled else None, n_components=6, measures="default",
+        rescalings=["identity"],
+    )  # fmt: skip
     rows = {row.candidate.measure: row for row in comparison.leaderboard.rows
             if row.candidate.rescaling == "no model"}  # fmt: skip
     assert set(rows) == {"cosine", "layer_norm_cosine"}
@@ -404,7 +407,9 @@ def test_compare_without_a_model_compares_columns(labelled):
         assert rows[name].other_scores["AUC"] == pytest.approx(np.mean(aucs), abs=1e-6)
     assert not any(
         row.candidate.rescaling == "no model"
-        for row in compare(X, clusters, n_components=6, measures=["dot"]).leaderboard.rows
+        for row in compare(
+            X, clusters, n_components=6, measures=["dot"], rescalings=["identity"]
+        ).leaderboard.rows
     )
 
 
@@ -414,7 +419,9 @@ def test_columns_that_exceed_the_working_memory_are_left_out():
     names = {"cosine with no model", "layer_norm_cosine with no model"}
     for memory, is_enough in ((enough, True), (0.99 * enough, False)):
         set_config(working_memory=memory)
-        leaderboard = compare(X, clusters, n_components=6, measures="default").leaderboard
+        leaderboard = compare(
+            X, clusters, n_components=6, measures="default", rescalings=["identity"]
+        ).leaderboard
         compared = {str(row.candidate) for row in leaderboard.rows}
         assert names & compared == (names if is_enough else set())
         reasons = {name: leaderboard.left_out[name] for name in names & {*leaderboard.left_out}}

@@ -13,11 +13,11 @@ from fastcos.search.segments import Segment
 from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(9)
-N, DEPTH, K = 2600, 24, 7
+N, DEPTH, K = 1300, 24, 7
 ROWS = RANDOM.standard_normal((N, DEPTH)).astype(np.float32)
-ROWS[2200:] = ROWS[:400]  # equal scores, which are ordered by position
+ROWS[1100:] = ROWS[:200]  # equal scores, which are ordered by position
 # one large group, some of a few items, one of a single item
-SHARES = np.array([900, 500, 300, 200, 100, 50, 20, 6, 3, 1.0])
+SHARES = np.array([450, 250, 150, 100, 50, 25, 10, 6, 3, 3.0])
 GROUP_OF = RANDOM.choice(10, N, p=SHARES / SHARES.sum())
 GROUP_OF[N // 2] = 10
 LABELS = np.array(["web", "shop", "ä", "d", "e", "f", "g", "h", "i", "j", "alone"])
@@ -184,12 +184,12 @@ def test_similar_items_of_a_group_are_those_of_a_search_without_the_item():
 
 
 def test_groups_follow_the_changes_of_an_index(tmp_path):
-    index = SimilarityIndex().fit(ROWS[:1500], NAMES[:1500], groups=TENANTS[:1500])
+    index = SimilarityIndex().fit(ROWS[:750], NAMES[:750], groups=TENANTS[:750])
     groups = TENANTS.astype(object)
     index.search(QUERIES, K, groups=ASKED_LABELS)
-    index.add(ROWS[1500:2000], NAMES[1500:2000], groups=TENANTS[1500:2000])
-    index.add(ROWS[2000:], NAMES[2000:], groups=TENANTS[2000:])
-    gone = RANDOM.choice(N, 300, replace=False)
+    index.add(ROWS[750:1000], NAMES[750:1000], groups=TENANTS[750:1000])
+    index.add(ROWS[1000:], NAMES[1000:], groups=TENANTS[1000:])
+    gone = RANDOM.choice(N, 150, replace=False)
     moved = np.setdiff1d(RANDOM.choice(N, 100, replace=False), gone)
     index.remove([NAMES[i] for i in gone])
     groups[moved] = "moved here"

@@ -102,7 +102,7 @@ def damage(thresholds, random):
 )  # fmt: skip
 def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, measure):
     random = np.random.default_rng(3)
-    rows = random.standard_normal((40_000, 24)).astype(np.float32)
+    rows = random.standard_normal((12_000, 24)).astype(np.float32)
     queries = np.concatenate([rows[:60], random.standard_normal((200, 24)).astype(np.float32)])
     index, run, passes = fastcos.SimilarityIndex(measure).fit(rows), parallel.run, []
 
