@@ -77,13 +77,25 @@ def test_weighted_spearman_matches_scipy_on_repeats():
     random = np.random.default_rng(0)
     x, y = random.integers(0, 9, 60).astype(float), random.standard_normal(60)
     y += 0.2 * x
-    weights = random.integers(0, 4, 60).astype(float)
-    again = np.repeat(np.arange(60), weights.astype(int))
-    truth = scipy.stats.spearmanr(x[again], y[again]).statistic
-    result = rated_pairs.weighted_spearman(
-        rated_pairs.tie_groups(x), rated_pairs.tie_groups(y), weights
-    )
-    assert result == pytest.approx(truth, abs=1e-12)
+    weights = random.integers(0, 4, (5, 60)).astype(float)
+    groups = [rated_pairs.tie_groups(values) for values in (x, y, -x, np.ones(60))]
+    result = rated_pairs.weighted_spearman(groups[0], groups[1:], weights)
+    for row, repeats in zip(result, weights.astype(int), strict=True):
+        again = np.repeat(np.arange(60), repeats)
+        truth = scipy.stats.spearmanr(x[again], y[again]).statistic
+        assert row == pytest.approx([truth, -1, 0], abs=1e-12)
+
+
+def test_correlations_of_ratings_do_not_depend_on_blocks_of_samples(monkeypatch):
+    random = np.random.default_rng(0)
+    scores = [rated_pairs.tie_groups(random.integers(0, 9, 60)) for _ in range(3)]
+    task = rated_pairs.PairTask(random.integers(0, 20, (60, 2)), random.random(60))
+    weights = random.integers(0, 4, (50, 60)).astype(float)
+    expected = task.evaluation(scores).estimate(weights, [0, 2])
+    for entries in (1, 1000, 3000):
+        monkeypatch.setattr(rated_pairs, "MAX_ENTRIES", entries)
+        result = task.evaluation(scores).estimate(weights, [0, 2])
+        np.testing.assert_array_equal(result, expected)
 
 
 def evaluation_of(values, chance):

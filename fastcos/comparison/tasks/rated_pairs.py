@@ -9,29 +9,38 @@ from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
+# Entries of the weights that are ranked at once: the temporary arrays stay in the cache.
+MAX_ENTRIES = 2**15
+
 
 def tie_groups(values: Floats) -> Integers:
     """Return the tie group of each value: its rank among the distinct values, counted from 0."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> float:
-    """Return the weighted Spearman correlation of two vectors, each given by its tie groups.
+def weighted_spearman(first: Integers, others: Sequence[Integers], weights: Floats) -> Floats:
+    """Return the weighted Spearman correlations (r, c) of a vector with c others.
 
-    Entry i of each vector has the weight ``weights[i]``. Entries in the same tie group have the
-    same rank: the mean of the places that they occupy in ascending order. If one of the two vectors
-    is constant, the correlation is 0.
+    Each vector is given by its tie groups. In correlation r, entry i of each vector has the weight
+    ``weights[r, i]``. Entries in the same tie group have the same rank: the mean of the places that
+    they occupy in ascending order. If one of the two vectors is constant, the correlation is 0.
     """
-    x, y = (_mean_ranks(groups, weights) for groups in (first, second))
-    total = weights.sum()
-    x, y = x - weights @ x / total, y - weights @ y / total
-    scale = np.sqrt((weights @ (x * x)) * (weights @ (y * y)))
-    return float(weights @ (x * y) / scale) if scale > 0 else 0.0
+    x = _centred_ranks(first, weights)
+    return np.stack([_correlations(x, _centred_ranks(y, weights), weights) for y in others], axis=1)
 
 
-def _mean_ranks(groups: Integers, weights: Floats) -> Floats:
-    sizes = np.bincount(groups, weights)
-    return (np.cumsum(sizes) - sizes / 2)[groups]
+def _centred_ranks(groups: Integers, weights: Floats) -> Floats:
+    """Return the ranks (r, n) of all entries, minus their weighted mean."""
+    starts = np.concatenate([[0], np.cumsum(np.bincount(groups))[:-1]])
+    sizes = np.add.reduceat(np.take(weights, np.argsort(groups), axis=1), starts, axis=1)
+    ranks = np.take(np.cumsum(sizes, axis=1) - sizes / 2, groups, axis=1)
+    return ranks - ((weights * ranks).sum(axis=1) / weights.sum(axis=1))[:, None]
+
+
+def _correlations(x: Floats, y: Floats, weights: Floats) -> Floats:
+    covariances = (weights * x * y).sum(axis=1)
+    scales = np.sqrt((weights * x * x).sum(axis=1) * (weights * y * y).sum(axis=1))
+    return np.divide(covariances, scales, out=np.zeros(len(weights)), where=scales > 0)
 
 
 class PairTask:
@@ -54,9 +63,9 @@ class PairTask:
         """
 
         def estimate(weights: Floats, numbers: Sequence[int]) -> Floats:
-            return np.array(
-                [[weighted_spearman(self._ratings, scores[c], w) for c in numbers] for w in weights]
-            )
+            chosen = [scores[c] for c in numbers]
+            blocks = np.array_split(weights, -(-weights.size // MAX_ENTRIES))
+            return np.concatenate([weighted_spearman(self._ratings, chosen, w) for w in blocks])
 
         return Evaluation(
             task="how similar people rate pairs",
