@@ -16,11 +16,11 @@ def encoders(rng, n=3000, d=16, noise=0.3):
 
 
 def nearest(queries, corpus, own, k):
-    """The k nearest by cosine, by NumPy, without the row of the same text."""
+    """The k nearest by cosine, by NumPy, without the row of the same text, in any order."""
     units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, corpus)]
     scores = units[0] @ units[1].T
     scores[np.arange(len(own)), own] = -2
-    return np.argsort(-scores, axis=1)[:, :k]
+    return np.argpartition(-scores, k, axis=1)[:, :k]
 
 
 @pytest.mark.parametrize("kind", ["orthogonal", pytest.param("linear", marks=pytest.mark.slow)])

@@ -204,12 +204,12 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
 
 
 def test_working_memory_does_not_change_the_report(tmp_path):
-    _, users, items, labels = model(17, p=1500, d=48)
+    _, users, items, labels = model(17, p=1100, d=48)
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
     expected = audit(items, users, labels=labels, k=5).to_dict()
     # a little less than the items fit
-    assert audit(mapped, users, labels=labels, k=5, working_memory=1).to_dict() == expected
+    assert audit(mapped, users, labels=labels, k=5, working_memory=0.73).to_dict() == expected
     with pytest.raises(ValueError, match="working_memory must be"):
         audit(items, working_memory=0)
 

@@ -33,7 +33,7 @@ def label_test(rows, labels, seed=0):
 
 def test_labels_of_many_groups_are_shown_among_neighbours():
     rng = np.random.default_rng(0)
-    rows, of = groups(rng, 60, 1200)
+    rows, of = groups(rng, 60, 700)
     report = fastcos.audit(rows, labels=of % 2)
     result = report.label_test
     assert result.precision > 0.95

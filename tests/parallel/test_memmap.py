@@ -18,18 +18,18 @@ from fastcos.comparison import compare_vectors
 def model():
     """Items in clusters, with zero rows and duplicates among them; users; labels; popularity."""
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 20, 9500)
-    items = rng.standard_normal((20, 12))[labels] + rng.standard_normal((9500, 12))
-    items[[7, 5000]] = 0
-    items[9000:9030] = items[:30]
-    users = rng.standard_normal((5000, 12)).astype(np.float32)
-    return items.astype(np.float32), users, labels, rng.integers(0, 99, 9500)
+    labels = rng.integers(0, 20, 4000)
+    items = rng.standard_normal((20, 12))[labels] + rng.standard_normal((4000, 12))
+    items[[7, 2100]] = 0
+    items[3900:3930] = items[:30]
+    users = rng.standard_normal((2100, 12)).astype(np.float32)
+    return items.astype(np.float32), users, labels, rng.integers(0, 99, 4000)
 
 
 @pytest.fixture
 def few_mib(monkeypatch):
     """Several blocks of rows of every kind."""
-    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "5")
+    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "2")
 
 
 def on_disk(folder, **arrays):

@@ -1,6 +1,7 @@
 """Prefixes (kernels.projection): whatever the axes, searches find what an oracle finds."""
 
 import dataclasses
+import functools
 import threading
 
 import numpy as np
@@ -102,6 +103,14 @@ def settled(index):
     return index
 
 
+@functools.cache
+def rows_queries_and_neighbors(rows, measure):
+    """Return 1,500 rows, queries among them rows and zeros, and the 100 neighbors of each query."""
+    X = rows(1500, 100)
+    Q = np.concatenate([rows(70, 100, 1), X[:5], np.zeros((1, 100), np.float32)])
+    return X, Q, dense.top_k(Q, X, 100, NAMES[measure])[0]
+
+
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("measure", NAMES)
@@ -113,10 +122,8 @@ def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch)
     set_config(isa=isa)
     monkeypatch.setattr(projection, "principal_axes", axes)
     monkeypatch.setattr(projection, "rotated", lambda V: V)
-    X = rows(1500, 100)
-    Q = np.concatenate([rows(70, 100, 1), X[:5], np.zeros((1, 100), np.float32)])
+    X, Q, truth = rows_queries_and_neighbors(rows, measure)
     index = fitted(X, measure)
-    truth, _ = dense.top_k(Q, X, 100, NAMES[measure])
     for n, k in ((len(Q), 10), (len(Q), 100), (30, 3), (3, 10), (1, 1)):
         np.testing.assert_array_equal(index.search(Q[:n], k=k).indices, truth[:n, :k])
     np.testing.assert_array_equal(index.search(Q[7], k=1).indices, truth[7:8, :1])
