@@ -35,7 +35,8 @@ table, an arrow points from a file to a file that it uses.
 ================ =================================================================================
 dense search     few_queries: a few queries, each of which is compared with the codes of all items;
                  projected_queries: the same search for items that have a projection;
-                 query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs;
+                 query_blocks -> candidate_buffers -> tile_top_k: many queries, in tiles of 32 x 32
+                 pairs;
                  query_blocks -> range_search: all items above a score;
                  used by all of these: query_encoding, candidate_filter (which pairs may be dropped,
                  with the proof), projection_filter, pair_scores (exact scores) and select;

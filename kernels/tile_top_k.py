@@ -4,17 +4,9 @@ Threshold. The first threshold tau of a query is an estimate. The kernel compute
 of each panel in a sample. The r-th largest of these scores becomes tau, where the rank r is a
 setting. The panels in the first half of the sample are scored twice, the first time only to
 estimate tau. While the panels in the second half of the sample are scored, the estimate of tau
-rises, and candidates are collected. A candidate of a query is a slot (the position of a packed
-item) whose tile score reaches tau, and each query has a buffer of candidates. When the buffer of a
-query is full, and at the end of the search, the k candidates with the best tile scores are scored
-in float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
-the next tau. The next tau is close to the k-th best of all scores, because the candidates with the
-best tile scores are nearly the best k. After tau has risen, an unscored candidate in the buffer is
-scored in float64 only if its upper bound reaches tau. All candidates of a full buffer are scored if
-more than half of them still reach the raised tau, which happens with many near-duplicates. If few
-candidates remain at the end of a block, all of them are scored. At the end of a search, the k-th
-best score of a query shows whether the estimate of tau was low enough. If the estimate was too
-high, the query is marked and searched again without an estimate.
+rises, and candidates are collected (``candidate_buffers``). At the end of a search, the k-th best
+score of a query shows whether the estimate of tau was low enough. If the estimate was too high, the
+query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Without a lock, each task writes to the shared
@@ -35,13 +27,6 @@ results do not depend on the numbers that a task reads in the shared array:
   no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
   threshold.
 
-At the end of a task, the remaining candidates of all queries of the block are scored together, in
-the order of the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7
-times as fast as scoring query by query.
-
-Items with equal scores are ordered by item number. Results contain only float64 scores
-(``pair_scores``), so results do not depend on tiles, blocks and estimates.
-
 In this file, `query` is the number of a query of the search, and i is the position of the query in
 the block. The number of the query's panel is q, and j is the position of the query in this panel.
 The number of a panel of items is p.
@@ -51,69 +36,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .candidate_filter import NEVER, is_excluded, score_rounding, threshold_of
+from .candidate_buffers import (
+    empty_candidates,
+    finish_block,
+    lowered,
+    make_room,
+    raise_by_codes,
+    write_results,
+)
+from .candidate_filter import NEVER, threshold_of
 from .few_queries import STATUS_NOT_ORDINARY
 from .jit import borrowing_kernel, inlined_kernel, kernel
-from .packing import SLACK
-from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
 from .projection import project_queries
 from .projection_filter import abandon_costly_projections, find_hits_by_projection
 from .query_blocks import list_hits, pack_block, rank_hits, rank_maxima, score_tile
 from .query_encoding import are_ordinary, scaled_queries
 from .records import PanelSettings, SearchResults, items_at
-from .select import kth_largest, select_best, sort_best_first, write_best
-from .simd.panel import (
-    CODE_NORM,
-    INVERSE_STEP,
-    MAX_NORM,
-    MAX_RESIDUAL,
-    OFFSET_WEIGHT,
-    PANEL,
-    RESIDUAL_NORM,
-    THRESHOLD,
-)
+from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
 # The number of hits per tile in stage 1 of _sweep, divided by the number in stage 2. Stage 1 finds
 # more hits, because its thresholds come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
-# An unproved threshold is rounded up by this share of SLACK. After a task has proved a
-# threshold, _lowered rounds the threshold down by the full SLACK before other tasks can read it. A
-# shared threshold therefore does not exceed the k-th best score, even after it has been rounded up.
-_ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.
 _SHARING_SHIFT = 4
-# If a block ends with at most this many candidates, all of them are scored. Choosing the best
-# candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
-_SCORED_AT_ONCE = 64
-
-
-class _Candidates(NamedTuple):
-    """The candidates of a block of n queries, and the best rows so far of each query.
-
-    Attributes
-    ----------
-    entries : int64 array (n, capacity)
-        The candidates that have not been scored in float64, each stored as (tile score << 32) |
-        slot.
-    counts : int64 array (n,)
-        The number of candidates of each query that have not been scored in float64.
-    scores, rows : float64 and int64 array (n, k)
-        The best of the rows that have been scored in float64, in any order, and their scores.
-    lengths : int64 array (n,)
-        The number of best rows of each query so far, at most k.
-    kth_scores : float64 array (n,)
-        The k-th best float64 score of each query, or -inf if fewer than k rows have been scored.
-    """
-
-    entries: Any
-    counts: Any
-    scores: Any
-    rows: Any
-    lengths: Any
-    kth_scores: Any
 
 
 class _Sample(NamedTuple):
@@ -133,290 +81,6 @@ class _Sample(NamedTuple):
     best: Any
     largest: Any
     is_searched: Any
-
-
-class _Scratch(NamedTuple):
-    """Buffers that are reused for each query.
-
-    `values` holds tile scores in the type of the tiles, `estimates` holds estimates of K, and
-    `bounds` holds lower bounds of K (see ``candidate_filter``). `scores` and `rows` hold the pairs
-    that are being merged into the best k.
-    """
-
-    values: Any
-    estimates: Any
-    bounds: Any
-    scores: Any
-    rows: Any
-
-
-@kernel
-def _buffers(n, k, capacity, packed):
-    """Return an empty _Candidates, and a _Scratch whose tile scores have the type of `packed`."""
-    counts, lengths, kth_scores = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-    counts[:], lengths[:], kth_scores[:] = 0, 0, -np.inf
-    candidates = _Candidates(
-        np.empty((n, capacity), np.int64), counts, np.empty((n, k)), np.empty((n, k), np.int64),
-        lengths, kth_scores,
-    )  # fmt: skip
-    scratch = _Scratch(
-        np.empty(capacity, packed.dtype), np.empty(capacity, np.float32),
-        np.empty(capacity + k, np.float32), np.empty(2 * (capacity + k)),
-        np.empty(capacity + k, np.int64),
-    )  # fmt: skip
-    return candidates, scratch
-
-
-@inlined_kernel
-def _estimate(i, query, queries, items, block, candidates, scratch):
-    """Drop the candidates of a query that a filter excludes; estimate K of the other candidates.
-
-    The estimates are written to scratch.estimates.
-    """
-    entries, estimates, values = candidates.entries[i], scratch.estimates, scratch.values
-    bits = values.view(np.int32)
-    row_of_slot, offsets, statistics = items.row_of_slot, items.small_offsets, items.statistics
-    weight, filters = block.bound_terms[i >> 5, OFFSET_WEIGHT, i & 31], queries.filters
-    # The code of passes_filters is repeated here, because calling it for every candidate would take
-    # a fifth of the time of a search with k = 100.
-    first, last = filters.excluded_indptr[query], filters.excluded_indptr[query + 1]
-    self_row, allowed = filters.self_rows[query], filters.allowed
-    excluded = filters.excluded_rows
-    n_passing = 0
-    for entry in range(candidates.counts[i]):
-        candidate = entries[entry]
-        slot = candidate & 0xFFFFFFFF
-        row = row_of_slot[slot]
-        if row == self_row or (allowed.shape[0] > 0 and allowed[row] == 0):
-            continue
-        if first < last and is_excluded(row, excluded, first, last):
-            continue
-        bits[n_passing] = np.int32(candidate >> 32)
-        value = np.float32(values[n_passing]) / statistics[slot >> 5, INVERSE_STEP]
-        estimates[n_passing] = value
-        if offsets.shape[0] > 0:
-            estimates[n_passing] += weight * offsets[slot]
-        entries[n_passing] = candidate
-        n_passing += 1
-    candidates.counts[i] = n_passing
-
-
-@borrowing_kernel
-def _best_to_front(i, query, queries, items, block, candidates, scratch, max_count):
-    """Move the candidates with the k best estimates to the front; return how many were moved.
-
-    If there are at most max_count candidates, all of them are moved.
-    """
-    _estimate(i, query, queries, items, block, candidates, scratch)
-    entries, estimates, bounds = candidates.entries[i], scratch.estimates, scratch.bounds
-    count, length, k = candidates.counts[i], candidates.lengths[i], candidates.scores.shape[1]
-    if count + length <= k or count <= max_count:
-        return count
-    inverse_step = np.float32(1.0) / block.steps[i >> 5, i & 31]
-    for entry in range(count):
-        bounds[entry] = estimates[entry]
-    for entry in range(length):
-        score = candidates.scores[i, entry]
-        bounds[count + entry] = threshold_of(query, queries, score, inverse_step)
-    kth_estimate = kth_largest(bounds, count + length, k)
-    n_front = 0
-    for entry in range(count):
-        if estimates[entry] >= kth_estimate:
-            entries[entry], entries[n_front] = entries[n_front], entries[entry]
-            estimates[entry], estimates[n_front] = estimates[n_front], estimates[entry]
-            n_front += 1
-    return n_front
-
-
-@borrowing_kernel
-def _keep_reaching(n_front, i, items, block, candidates, scratch):
-    """Drop the first n_front candidates, and all candidates whose upper bounds do not reach tau."""
-    entries, values = candidates.entries[i], scratch.values
-    bits = values.view(np.int32)
-    offsets, statistics = items.small_offsets, items.statistics
-    bound_terms = block.bound_terms[i >> 5, :, i & 31]
-    threshold, weight = bound_terms[THRESHOLD], bound_terms[OFFSET_WEIGHT]
-    residual_norm, code_norm = bound_terms[RESIDUAL_NORM], bound_terms[CODE_NORM]
-    n_reaching = 0
-    for entry in range(n_front, candidates.counts[i]):
-        candidate = entries[entry]
-        slot = candidate & 0xFFFFFFFF
-        p = slot >> 5
-        bits[0] = np.int32(candidate >> 32)
-        offset = weight * offsets[slot] if offsets.shape[0] > 0 else np.float32(0.0)
-        upper = np.float32(values[0]) / statistics[p, INVERSE_STEP] + offset + abs(offset) * SLACK
-        upper += residual_norm * statistics[p, MAX_NORM] + code_norm * statistics[p, MAX_RESIDUAL]
-        entries[n_reaching] = candidate
-        n_reaching += upper >= threshold
-    candidates.counts[i] = n_reaching
-
-
-@borrowing_kernel
-def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """Raise each query's tau to the k-th best lower bound among the query's candidates.
-
-    The codes of a candidate give a lower bound of its K. The rounding of a float64 score may lower
-    its K by up to the result of ``score_rounding``, so this result is subtracted from the new tau.
-    """
-    k, statistics = candidates.scores.shape[1], items.statistics
-    for i in range(candidates.counts.shape[0]):
-        q, j = i >> 5, i & 31
-        if candidates.counts[i] < k or block.projected.uses_full_codes[q]:
-            continue
-        query = batch[lo + i]
-        _estimate(i, query, queries, items, block, candidates, scratch)
-        rounding = np.float32(score_rounding(query, queries) / block.steps[q, j])
-        bound_terms = block.bound_terms[q]
-        residual_norm, code_norm = bound_terms[RESIDUAL_NORM, j], bound_terms[CODE_NORM, j]
-        weight, count = bound_terms[OFFSET_WEIGHT, j], candidates.counts[i]
-        for entry in range(count):
-            slot = candidates.entries[i, entry] & 0xFFFFFFFF
-            p = slot >> 5
-            error = residual_norm * statistics[p, MAX_NORM]
-            error += code_norm * statistics[p, MAX_RESIDUAL]
-            if items.small_offsets.shape[0] > 0:
-                error += abs(weight * items.small_offsets[slot]) * SLACK
-            scratch.bounds[entry] = scratch.estimates[entry] - error
-        if count >= k:
-            bound = kth_largest(scratch.bounds, count, k) - rounding
-            bound_terms[THRESHOLD, j] = max(bound_terms[THRESHOLD, j], bound)
-
-
-@borrowing_kernel
-def _merge_scores(i, count, scratch, candidates):
-    """Merge the first `count` scores and rows of `scratch` into the best k of query i."""
-    scores, rows = scratch.scores, scratch.rows
-    best_scores, best_rows = candidates.scores[i], candidates.rows[i]
-    length = candidates.lengths[i]
-    for entry in range(length):
-        scores[count + entry], rows[count + entry] = best_scores[entry], best_rows[entry]
-    total, k = count + length, best_scores.shape[0]
-    if count > 0 and total >= k:
-        candidates.kth_scores[i] = select_best(scores, rows, total, k, scores[total:])
-        total = k
-    for entry in range(total):
-        best_scores[entry], best_rows[entry] = scores[entry], rows[entry]
-    candidates.lengths[i] = total
-
-
-@inlined_kernel
-def _raise_threshold(i, query, queries, block, candidates):
-    """Raise tau of query i to the k-th best score, if at least k candidates have been scored."""
-    if candidates.lengths[i] == candidates.scores.shape[1]:
-        q, j = i >> 5, i & 31
-        inverse_step = np.float32(1.0) / block.steps[q, j]
-        bound = threshold_of(query, queries, candidates.kth_scores[i], inverse_step)
-        block.bound_terms[q, THRESHOLD, j] = max(block.bound_terms[q, THRESHOLD, j], bound)
-
-
-@borrowing_kernel
-def _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch):
-    """Score the first n_front candidates of query i in float64, and raise tau."""
-    for entry in range(n_front):
-        scratch.rows[entry] = items.row_of_slot[candidates.entries[i, entry] & 0xFFFFFFFF]
-    score_pairs(
-        metric_type, queries.rows, query, queries.norms[query], items.rows, items.norms,
-        items.offsets, scratch.rows, n_front, scratch.scores,
-    )  # fmt: skip
-    _merge_scores(i, n_front, scratch, candidates)
-    _raise_threshold(i, query, queries, block, candidates)
-
-
-@borrowing_kernel
-def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
-    """Make room in the full buffer of query i: raise tau, and drop candidates below tau."""
-    n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
-    # The function _score_front is called in only one place, inside a loop, because LLVM would
-    # inline a second call of _score_front.
-    while True:
-        _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch)
-        _keep_reaching(n_front, i, items, block, candidates, scratch)
-        if candidates.counts[i] <= candidates.entries.shape[1] // 2:
-            break
-        n_front = candidates.counts[i]
-
-
-@kernel
-def _list_pairs(front_counts, lo, batch, items, candidates):
-    """Pair each query i of the block with its first front_counts[i] candidates; return the pairs.
-
-    The function returns the query and the row of each pair, and the order in which the pairs are to
-    be scored. The returned order visits the items roughly in the order in which they lie in memory.
-    """
-    total = 0
-    for n_front in front_counts:
-        total += n_front
-    query_numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
-    _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows)
-    return query_numbers, rows, order_by_item(rows, items.rows.shape[0])
-
-
-@borrowing_kernel
-def _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows):
-    """Write to `query_numbers` and `rows` the pairs that _list_pairs returns."""
-    at = 0
-    for i in range(front_counts.shape[0]):
-        for entry in range(front_counts[i]):
-            query_numbers[at] = batch[lo + i]
-            rows[at] = items.row_of_slot[candidates.entries[i, entry] & 0xFFFFFFFF]
-            at += 1
-
-
-@kernel
-def _score_together(
-    metric_type, front_counts, lo, batch, queries, items, block, candidates, scratch
-):
-    """Score the first front_counts[i] candidates of every query i of the block, and raise tau.
-
-    The scores are merged into the best k rows of each query.
-    """
-    query_numbers, rows, order = _list_pairs(front_counts, lo, batch, items, candidates)
-    scores = np.empty(rows.shape[0])
-    score_pairs_by_item(
-        metric_type, query_numbers, rows, order, queries.rows, queries.norms, items.rows,
-        items.norms, items.offsets, scores,
-    )  # fmt: skip
-    _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch)
-
-
-@borrowing_kernel
-def _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch):
-    """Merge the scores of pairs that _list_pairs returned into the best k per query; raise tau."""
-    at = 0
-    for i in range(front_counts.shape[0]):
-        count = 0
-        for _ in range(front_counts[i]):
-            scratch.scores[count], scratch.rows[count] = scores[at], rows[at]
-            count += not scores[at] < candidates.kth_scores[i]
-            at += 1
-        _merge_scores(i, count, scratch, candidates)
-        _raise_threshold(i, batch[lo + i], queries, block, candidates)
-
-
-@kernel
-def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scratch):
-    """Score the candidates that remain in the buffers at the end of a block.
-
-    The candidates with the best estimates are scored first, and their scores raise the thresholds.
-    A second step scores the candidates whose upper bounds reach the raised thresholds.
-    """
-    front_counts = np.empty(candidates.counts.shape[0], np.int64)
-    max_count = _SCORED_AT_ONCE // front_counts.shape[0]
-    for step in range(2):
-        total = 0
-        for i in range(front_counts.shape[0]):
-            if step == 0:
-                front_counts[i] = _best_to_front(
-                    i, batch[lo + i], queries, items, block, candidates, scratch, max_count
-                )
-            else:
-                _keep_reaching(front_counts[i], i, items, block, candidates, scratch)
-                front_counts[i] = candidates.counts[i]
-            total += front_counts[i]
-        if total > 0:
-            _score_together(
-                metric_type, front_counts, lo, batch, queries, items, block, candidates, scratch
-            )
 
 
 @inlined_kernel
@@ -477,7 +141,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
                 # With a higher threshold, the projected codes drop far more pairs. The threshold is
                 # raised whenever the number of searched items has doubled, because the k-th best
                 # score rises with this number.
-                _raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
+                raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             if stage == 2 and p >= share_at and settings.is_shared:
                 _share_thresholds(lo, queries, batch, block, candidates, thresholds)
@@ -490,7 +154,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
                     candidates.counts[i] += 1
                     if candidates.counts[i] == capacity:
                         query = batch[lo + i]
-                        _tighten(metric_type, i, query, queries, items, block, candidates, scratch)
+                        make_room(metric_type, i, query, queries, items, block, candidates, scratch)
 
 
 @borrowing_kernel
@@ -506,7 +170,7 @@ def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
         step = block.steps[q, j]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
-            bound = _lowered(bound * step)
+            bound = lowered(bound * step)
             if bound > thresholds[query]:
                 thresholds[query] = bound
         shared_threshold = thresholds[query] / step
@@ -527,7 +191,7 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     n, k = hi - lo, results.rows.shape[1]
     n_panels = settings.last_panel - settings.first_panel
     block = pack_block(lo, hi, batch, queries, items, np.int64(settings.use_projection))
-    candidates, scratch = _buffers(n, k, settings.capacity, items.packed)
+    candidates, scratch = empty_candidates(n, k, settings.capacity, items.packed)
     start_tiles(items.isa, items.tile_configuration)
     best = np.empty((block.bound_terms.shape[0], settings.sample_rank, PANEL), np.float32)
     is_searched = np.empty(n_panels, np.uint8)
@@ -546,43 +210,8 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     end_tiles(items.isa)
     if settings.is_shared:
         _share_thresholds(lo, queries, batch, block, candidates, results.thresholds)
-    _finish_block(items.metric_type, lo, batch, queries, items, block, candidates, scratch)
-    _write_results(lo, queries, batch, settings, block, candidates, initial_thresholds, results)
-
-
-@borrowing_kernel
-def _write_results(lo, queries, batch, settings, block, candidates, initial_thresholds, results):
-    """Write the best rows, the proved threshold and the unproved threshold of each query."""
-    k = results.rows.shape[1]
-    for i in range(candidates.counts.shape[0]):
-        query, step = batch[lo + i], block.steps[i >> 5, i & 31]
-        sort_best_first(candidates.scores[i], candidates.rows[i], candidates.lengths[i])
-        write_best(
-            candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
-            results.rows[query],
-        )  # fmt: skip
-        # Rows below the initial threshold need not be found, so the initial threshold is a proved
-        # threshold. Rows below the k-th best score are not results, so the k-th best score is
-        # another proved threshold.
-        used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
-        if candidates.lengths[i] == k:
-            bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
-            proved = max(proved, bound)
-            lowered = _lowered(bound * step)
-            if lowered > results.thresholds[query]:
-                results.thresholds[query] = lowered
-        results.unproved[query] = -NEVER
-        # The threshold of a query can exceed the proved thresholds for only two reasons: it is an
-        # estimate, or another task has found it.
-        if used > proved and (settings.sample_stride > 0 or settings.is_shared):
-            used *= step
-            results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP
-
-
-@kernel
-def _lowered(bound):
-    """Lower a threshold by more than the rounding error of a float32 product; return the result."""
-    return bound - abs(bound) * SLACK - np.float32(1e-30)
+    finish_block(items.metric_type, lo, batch, queries, items, block, candidates, scratch)
+    write_results(lo, queries, batch, settings, block, candidates, initial_thresholds, results)
 
 
 @kernel
