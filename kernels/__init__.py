@@ -37,6 +37,7 @@ dense search     few_queries: a few queries, each of which is compared with the 
                  projected_queries: the same search for items that have a projection;
                  query_blocks -> candidate_buffers -> tile_top_k: many queries, in tiles of 32 x 32
                  pairs;
+                 candidate_buffers -> self_join: each pair of rows is multiplied once;
                  query_blocks -> range_search: all items above a score;
                  used by all of these: query_encoding, candidate_filter (which pairs may be dropped,
                  with the proof), projection_filter, pair_scores (exact scores) and select;

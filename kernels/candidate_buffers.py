@@ -92,20 +92,24 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def empty_candidates(n, k, capacity, packed):
-    """Return an empty Candidates, and a Scratch whose tile scores have the type of `packed`."""
+def empty_candidates(n, k, capacity):
+    """Return Candidates without candidates, for n queries and k neighbours."""
     counts, lengths, kth_scores = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     counts[:], lengths[:], kth_scores[:] = 0, 0, -np.inf
-    candidates = Candidates(
+    return Candidates(
         np.empty((n, capacity), np.int64), counts, np.empty((n, k)), np.empty((n, k), np.int64),
         lengths, kth_scores,
     )  # fmt: skip
-    scratch = Scratch(
+
+
+@kernel
+def empty_scratch(k, capacity, packed):
+    """Return a Scratch whose tile scores have the type of `packed`."""
+    return Scratch(
         np.empty(capacity, packed.dtype), np.empty(capacity, np.float32),
         np.empty(capacity + k, np.float32), np.empty(2 * (capacity + k)),
         np.empty(capacity + k, np.int64),
     )  # fmt: skip
-    return candidates, scratch
 
 
 @inlined_kernel

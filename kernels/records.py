@@ -467,6 +467,55 @@ class PanelSettings(NamedTuple):
     is_shared: Any
 
 
+class SelfJoinSettings(NamedTuple):
+    """The settings of one stage of a self-join.
+
+    Attributes
+    ----------
+    stage : int
+        FIRST or LAST of ``self_join``, or the number of a round, from 0 on.
+    n_blocks, panels_per_block : int
+        The number of blocks, which is even, and the number of panels of a block. If there are fewer
+        panels, the last blocks have fewer panels or none.
+    sample_stride, sample_rank : int
+        The fields of PanelSettings.
+    """
+
+    stage: Any
+    n_blocks: Any
+    panels_per_block: Any
+    sample_stride: Any
+    sample_rank: Any
+
+
+class SelfJoinState(NamedTuple):
+    """The state of a self-join of n rows, which all stages share.
+
+    Row i of the state is the row in slot i of the packed items.
+
+    Attributes
+    ----------
+    packed : int32 array (panels * size,)
+        The rows, packed as queries.
+    bound_terms, steps, corrections
+        The fields of ``query_blocks.Block``, for the panels of all rows.
+    units : float32 array (panels, 32)
+        The number unit(i) of each row, which the docstring of ``self_join`` defines.
+    initial_thresholds : float32 array (n,)
+        The threshold of each row before a threshold is estimated, divided by the row's step.
+    candidates : Candidates of ``candidate_buffers``
+        The candidates of all rows.
+    """
+
+    packed: Any
+    bound_terms: Any
+    steps: Any
+    corrections: Any
+    units: Any
+    initial_thresholds: Any
+    candidates: Any
+
+
 class SearchResults(NamedTuple):
     """The outputs of a search with n queries.
 

@@ -38,6 +38,7 @@ import numpy as np
 
 from .candidate_buffers import (
     empty_candidates,
+    empty_scratch,
     finish_block,
     lowered,
     make_room,
@@ -191,7 +192,8 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     n, k = hi - lo, results.rows.shape[1]
     n_panels = settings.last_panel - settings.first_panel
     block = pack_block(lo, hi, batch, queries, items, np.int64(settings.use_projection))
-    candidates, scratch = empty_candidates(n, k, settings.capacity, items.packed)
+    candidates = empty_candidates(n, k, settings.capacity)
+    scratch = empty_scratch(k, settings.capacity, items.packed)
     start_tiles(items.isa, items.tile_configuration)
     best = np.empty((block.bound_terms.shape[0], settings.sample_rank, PANEL), np.float32)
     is_searched = np.empty(n_panels, np.uint8)

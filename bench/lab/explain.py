@@ -59,7 +59,11 @@ def cases():
         yield f"top_k 60,000 x 384, {n} queries", explained, call
     for n, d in ((2_000, 64), (10_000, 128), (20_000, 384)):
         rows = gaussian(n, d)
-        yield f"self-join {n:,} x {d}", fastcos.explain_top_k(n, n, d), partial(fastcos.top_k, rows)
+        yield (
+            f"self-join {n:,} x {d}",
+            fastcos.explain_top_k(n, n, d, is_self_join=True),
+            partial(fastcos.top_k, rows),
+        )
 
 
 def main():

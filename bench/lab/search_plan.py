@@ -200,6 +200,34 @@ def without_and_with_projection(files):
     show("Without and with prefixes, ms", ("rows", "axes", "fit", *header), table)
 
 
+def self_joins():
+    """Print the times of self-joins in which each pair is multiplied once, or twice.
+
+    If each pair is multiplied twice, a projection may be used or not.
+    """
+    once = {"min_columns_of_join": 1, "min_sample_stride_of_join": 1, "projected_columns": 0}
+    twice = {"min_columns_of_join": 10**6, "projected_columns": 0}
+    projected = {"min_columns_of_join": 10**6, "min_work_to_project": 0}
+    sets = [("independent", gaussian, n, d) for n, d in ((4_000, 64), (10_000, 128))]
+    sets += [("independent", gaussian, n, d) for n, d in ((30_000, 384), (20_000, 1536))]
+    sets += [("clustered", clustered, n, d) for n, d in ((30_000, 384), (40_000, 768))]
+    table = []
+    for kind, make, n, d in sets:
+        rows = make(n, d)
+        for k in (10, 100):
+
+            def join(costs, rows=rows, k=k):
+                with cost_model.costs_replaced(**costs):
+                    fastcos.top_k(rows, k=k)
+
+            times = in_turns(*(partial(join, costs) for costs in (once, twice, projected)))
+            ratio = np.median(times[:, 1] / times[:, 0])
+            table.append((f"{n:,} x {d}, {kind}", k, *(1e3 * np.median(times, axis=0)), ratio))
+    title = f"self-joins ({config.isa()}), ms"
+    header = ("rows", "k", "once", "twice", "twice, with a projection if it helps", "twice / once")
+    show(title, header, table)
+
+
 if __name__ == "__main__":
     for columns in (64, 128, 768, 1536):
         packing_against_scoring(columns)
@@ -209,4 +237,5 @@ if __name__ == "__main__":
     panels_of_a_run()
     duplicates()
     extra_candidates()
+    self_joins()
     without_and_with_projection(sys.argv[1:])

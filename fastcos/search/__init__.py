@@ -56,7 +56,8 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
     score_all       exhaustive_top_k.score_all_rows computes the float64 score of every pair
     unpacked        tile_top_k.search_grid compares float32 tiles of rows that are not packed
     packed          that of the plan's kernel: few_queries or projected_queries compare few queries,
-                    one by one, with the packed rows; tile_top_k compares queries in blocks
+                    one by one, with the packed rows; tile_top_k compares queries in blocks;
+                    self_join multiplies each pair of rows once, if the queries are the rows
     distinct        as for packed, but only one row of each group of equal rows is packed and
                     searched; exhaustive_top_k.expand_copies adds the other rows of the group
     repack          those of a second plan, usually packed, for only the allowed rows, which are

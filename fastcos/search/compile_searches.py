@@ -55,6 +55,12 @@ def compile_searches(dtype: str) -> None:
         request = scan.SegmentRequest(10, exclusions)
         columns, scores = scan.search_segment(segment, queries, request, options)
         best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
+    if dtype in ("float32", "float64"):  # rows of other types are not their own queries
+        request = scan.SegmentRequest(10, no_exclusions(_ROWS, exclude_self=True))
+        with cost_model.costs_replaced(
+            min_columns_of_join=1, min_panels_of_joined_block=1, min_sample_stride_of_join=1
+        ):
+            scan.search_segment(segment, segment.encoded, request, options)
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
         scaling = packing.scale_and_shift(segment.packed, items, 1)

@@ -130,6 +130,19 @@ class CostModel:
     # The number of passes over the rows in which tasks share thresholds. A further pass, in which
     # tasks share no thresholds, follows only if a shared threshold was found to be damaged.
     max_sharing_passes: int = 2
+    # A self-join can multiply each pair of rows once instead of twice (``plan._plan_self_join``).
+    # With fewer columns than min_columns_of_join, multiplying takes too small a part of the time.
+    # Multiplying each pair once also requires that the panels of a sample are multiplied once more.
+    # If more than one of every min_sample_stride_of_join panels were in the sample, this would take
+    # longer than it saves.
+    min_columns_of_join: int = 256
+    min_sample_stride_of_join: int = 5
+    # The join compares blocks of about panels_of_joined_block panels. Every block has at least
+    # min_panels_of_joined_block panels, because starting the threads for every round takes time.
+    panels_of_joined_block: int = 64
+    min_panels_of_joined_block: int = 16
+    # During the join, the buffer of a row has space for this many candidates per neighbour.
+    candidates_per_joined_neighbor: int = 8
     # The number of pairs that one task scores in a search that scores every pair, for rows with at
     # most 64 columns. A task of this size takes about 2 ms.
     pairs_per_task: int = 100_000

@@ -143,17 +143,23 @@ def _of_tiles(
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
+    # The share of the pairs of panels that the search multiplies.
+    share = 1.0
+    if plan.kernel == "self_join":
+        # Each pair of blocks is compared once, and the panels of the sample are compared once more.
+        share = 0.5 + 1 / plan.sample.stride
+        bytes_read *= share
     # Comparing a panel with fewer than 32 queries takes as long as comparing a full panel, unless
     # the kernel compares very few queries one by one.
     is_one_by_one = plan.kernel in ("few_queries", "projected_queries")
     lanes = n if is_one_by_one else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1
-    multiply_adds = float(lanes) * n_panels * PANEL * words * per_word
+    multiply_adds = share * lanes * n_panels * PANEL * words * per_word
     rates = costs.multiply_adds_per_second
     if is_one_by_one:
         rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
-    multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads
+    multiply += share * lanes * n_panels * costs.seconds_per_tile_lane / threads
     # Each range of panels has candidates of its own, so the number of scored pairs is proportional
     # to the number of ranges.
     scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides) * grid.n_ranges

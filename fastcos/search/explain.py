@@ -203,6 +203,11 @@ def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
     if grid.is_one_task:
         return f"one task, in the calling thread; {bytes_text}"
     blocks, ranges = grid.n_query_blocks, grid.n_ranges
+    if plan.kernel == "self_join":
+        return (
+            f"{blocks:,} blocks of {grid.queries_per_block:,} rows, each pair of blocks once, on "
+            f"{threads}; {bytes_text}"
+        )
     text = f"{blocks:,} blocks of {grid.queries_per_block:,} queries"
     if blocks == 1:
         text = "all queries"
@@ -355,6 +360,7 @@ def explain_top_k(
     k: int = 10,
     dtype: str = "float32",
     is_packed: bool = False,
+    is_self_join: bool = False,
     n_threads: int | None = None,
     working_memory: float | None = None,
     isa: str | None = None,
@@ -372,6 +378,8 @@ def explain_top_k(
     is_packed : bool
         Whether an index has packed the items before. If False, the search packs the items, as
         :func:`fastcos.top_k` does.
+    is_self_join : bool
+        Whether the queries are the items, as in :func:`fastcos.top_k` without ``items``.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
@@ -388,7 +396,8 @@ def explain_top_k(
     Raises
     ------
     ValueError
-        A size is below 1, k is above the number of items, or the instruction set is unknown.
+        A size is below 1, k is above the number of items, the instruction set is unknown, or the
+        queries of a self-join are not as many as the items.
 
     Examples
     --------
@@ -404,6 +413,8 @@ def explain_top_k(
     n = validation.as_count("n_queries", n_queries)
     m, d = validation.as_count("n_items", n_items), validation.as_count("n_columns", n_columns)
     k = validation.as_count("k", k, high=m)
+    if is_self_join and n != m:
+        raise ValueError(f"n_queries must be n_items in a self-join, got {n} and {m}")
     row_type = _row_type(dtype)
     if isa is not None:
         isa = validation.as_choice("isa", isa, tuple(INSTRUCTION_SETS))
@@ -413,8 +424,9 @@ def explain_top_k(
         m, d, m, row_type, packed_for=isa if is_packed else "", n_packed=m if is_packed else 0,
         n_distinct=m, has_moderate_norms=True,
     )  # fmt: skip
-    batch = min(n, plan_batch(k, d, options.working_memory))
-    request, machine = RequestSizes(batch, k), scan.machine_of(options, isa)
+    batch = min(n, plan_batch(k, 0 if is_self_join else d, options.working_memory))
+    request = RequestSizes(batch, k, is_self_join=is_self_join and batch == n)
+    machine = scan.machine_of(options, isa)
     plan = plan_search(sizes, request, machine)
     costs = cost_model.COSTS
     is_prepared = is_packed and can_be_prepared(get_measure("cosine"), [plan])

@@ -56,6 +56,7 @@ from fastcos.search.task_grid import (
     Machine,
     TaskGrid,
     ThresholdSample,
+    capacity_of_join,
     full_capacity,
     guess_in_range,
     guess_rank,
@@ -68,7 +69,7 @@ from fastcos.search.task_grid import (
 from fastcos.validation import Integers
 
 Method = Literal["numpy", "score_all", "unpacked", "packed", "distinct", "repack"]
-Kernel = Literal["few_queries", "projected_queries", "few_blocks", "query_blocks"]
+Kernel = Literal["few_queries", "projected_queries", "few_blocks", "query_blocks", "self_join"]
 Fact = Literal["distinct_rows", "moderate_norms"]
 
 
@@ -133,12 +134,15 @@ class RequestSizes:
     excludes_pairs : bool
         Whether the request excludes (query, row) pairs. The pair of a query with itself does not
         count.
+    is_self_join : bool
+        Whether the queries are the rows of the segment, in the same order.
     """
 
     n_queries: int
     k: int
     n_allowed: int | None = None
     excludes_pairs: bool = False
+    is_self_join: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,8 +167,10 @@ class SearchPlan:
         the threads. "projected_queries" compares one query after another by projected codes.
         "few_queries" and "projected_queries" are the names of modules of ``fastcos.kernels``.
         "few_blocks" compares all queries in one block, or in one block for each thread.
-        "query_blocks" compares many blocks of queries (``kernels.tile_top_k``). With every kernel
-        except "query_blocks", one launch performs the whole search (``launch_is_whole_search``).
+        "query_blocks" compares many blocks of queries (``kernels.tile_top_k``). "self_join"
+        multiplies each pair of rows once, if the queries are the rows (``kernels.self_join``). With
+        the other three kernels, one launch performs the whole search
+        (``launch_is_whole_search``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid
@@ -178,8 +184,8 @@ class SearchPlan:
         For every kernel except "few_queries": the panels from which the first threshold of a query
         is estimated.
     capacity : int
-        For the kernels "few_blocks" and "query_blocks": the number of candidates for which the
-        buffer of a query has space.
+        For the kernels "few_blocks", "query_blocks" and "self_join": the number of candidates for
+        which the buffer of a query has space.
     use_projection : bool
         Whether the kernel multiplies projected codes first. The projected codes are expected to
         drop most pairs. If projected codes do not drop most pairs, the kernel stops using them
@@ -225,7 +231,7 @@ class SearchPlan:
         all segments. Therefore, if the search excludes no pairs, each query finds k rows in this
         segment or in all segments together.
         """
-        return self.kernel is not None and self.kernel != "query_blocks"
+        return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
 
 @dataclass(frozen=True)
@@ -492,7 +498,9 @@ def _plan_distinct(
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
     # One of the best groups may contain only the query itself, which must not be returned.
     # Therefore, k + 1 groups are searched.
-    request_groups = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
+    request_groups = dataclasses.replace(
+        request, k=min(request.k + 1, n_distinct), is_self_join=False
+    )
     inner = _plan_packed(rows, request_groups, machine, costs, ())
     reason = (
         f"one row of each group of duplicates is searched ({n_distinct:,} of {segment.n_live:,} "
@@ -634,6 +642,9 @@ def _plan_packed(
         if plan.buffer_bytes <= machine.working_memory:
             return plan
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
+    join = _plan_self_join(layout, n_panels, segment, request, machine, costs, reasons)
+    if join is not None:
+        return join
     # With AMX, searching for a block of queries is not faster with a projection than without one.
     # The reason is that multiplying a tile takes less time than the other steps of a search. With a
     # projection, searches with many queries ran at 0.84 to 1.03 times the speed of searches without
@@ -704,6 +715,56 @@ def _plan_few(
     return dataclasses.replace(
         plan, kernel="projected_queries", sample=sample, use_projection=True, reasons=reasons
     )
+
+
+def _plan_self_join(
+    layout: TileLayout,
+    n_panels: int,
+    segment: SegmentSizes,
+    request: RequestSizes,
+    machine: Machine,
+    costs: CostModel,
+    reasons: tuple[str, ...],
+) -> SearchPlan | None:
+    """Plan a self-join that multiplies each pair of rows once, or return None.
+
+    The thresholds and candidates of all rows must be in memory at the same time. With the tile
+    registers of AMX, multiplying takes so little time that halving it saves nothing. Multiplying
+    each pair once is at least as fast as a projection (``docs/dev/costs.md``, "Self-joins").
+    """
+    n, k = request.n_queries, request.k
+    is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)
+    has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
+    if not request.is_self_join or not is_whole or not layout.quantised or has_registers:
+        return None
+    if segment.n_columns < costs.min_columns_of_join:
+        return None
+    if n_panels < 2 * machine.n_threads * costs.min_panels_of_joined_block:
+        return None
+    sample = guess_in_range(k, float(k), n_panels, costs)
+    if sample.stride < costs.min_sample_stride_of_join:
+        return None
+    # In each round, every block belongs to one task, and every thread gets the same number of
+    # tasks.
+    rounded = round(n_panels / (2 * machine.n_threads * costs.panels_of_joined_block))
+    n_blocks = 2 * machine.n_threads * max(1, rounded)
+    panels_per_block = -(-n_panels // n_blocks)
+    capacity = capacity_of_join(k, costs)
+    # The bytes of the state of one row, and the bytes that a task allocates for one row of its
+    # block (``kernels.self_join``).
+    of_state = 8 * capacity + 16 * k + 4 * layout.words + 64
+    of_task = 4 * layout.words + 4 * sample.rank + 64
+    buffers = n_panels * PANEL * of_state + machine.n_threads * (
+        panels_per_block * PANEL * of_task + 56 * capacity + 32 * k
+    )
+    if buffers > machine.working_memory:
+        return None
+    grid = TaskGrid(panels_per_block * PANEL, n_blocks, n_panels, 1, machine.n_threads)
+    reason = "the queries are the items, so each pair of rows is multiplied only once"
+    return SearchPlan(
+        "packed", kernel="self_join", layout=layout, grid=grid, sample=sample, capacity=capacity,
+        needed_rows=float(k), buffer_bytes=float(buffers), reasons=(*reasons, reason),
+    )  # fmt: skip
 
 
 def _reason_against_projection(segment: SegmentSizes, request: RequestSizes) -> str:

@@ -118,28 +118,24 @@ class SearchRequest(NamedTuple):
         exclusions = no_exclusions(len(rows))
         if self.exclusions is not None:
             exclusions = self.exclusions.take(numbers)
-        encoded = None
-        if len(segments) == 1 and self.queries is segments[0].rows:
-            encoded = _encoded_items(measure, segments[0].encoded, rows, numbers)
-        if encoded is None:
+        if self.are_encoded_items(measure, segments):
+            items = segments[0].encoded
+            is_whole = isinstance(numbers, slice) and len(rows) == len(items.rows)
+            encoded = items if is_whole else items.take(numbers)
+        else:
             encoded = encode_queries(measure, rows, n_threads)
         return QueryBatch(first_query, rows, encoded, exclusions)
 
-
-def _encoded_items(
-    measure: Measure, items: EncodedRows, rows: Rows, numbers: slice | Integers
-) -> EncodedRows | None:
-    """Return the encoded rows of queries that are items themselves, taken from the encoded items.
-
-    ``numbers`` contains the row numbers of the queries among the items. The result is None if the
-    measure encodes queries and items differently.
-    """
-    encode = getattr(type(measure), "encode_queries", None)
-    # Low-precision queries are converted to float32, but low-precision items are not.
-    if encode is not BaseMeasure.encode_queries or rows.dtype != items.rows.dtype:
-        return None
-    is_whole = isinstance(numbers, slice) and len(rows) == len(items.rows)
-    return items if is_whole else items.take(numbers)
+    def are_encoded_items(self, measure: Measure, segments: Sequence[Segment]) -> bool:
+        """Return whether the encoded queries are the encoded items of the only segment."""
+        if len(segments) != 1 or self.queries is not segments[0].rows:
+            return False
+        encode = getattr(type(measure), "encode_queries", None)
+        # Low-precision queries are converted to float32, but low-precision items are not.
+        return (
+            encode is BaseMeasure.encode_queries
+            and self.queries.dtype == segments[0].encoded.rows.dtype
+        )
 
 
 class Threshold(Protocol):

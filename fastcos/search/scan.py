@@ -7,11 +7,8 @@ the remaining pairs are scored in float64. All methods return bit-for-bit the sa
 raw scores. The best row comes first, rows with equal scores are ordered by row number, and the
 results are padded by -1 and -inf.
 
-If the queries are the items, the matrix of scores is symmetric, but the search computes both halves
-of this matrix. Computing only one half of a symmetric matrix of scores would take 1.1 to 1.3 times
-as much processor time as computing both halves (``docs/dev/costs.md``, "half a self-join").
-Computing only one half takes longer, because the candidates of all rows must be stored until the
-last block, and because the thresholds rise more slowly.
+If the queries are the rows of the segment, the matrix of scores is symmetric, and tiles may compute
+only one half of it (``self_join``).
 """
 
 from collections.abc import Callable
@@ -45,6 +42,7 @@ from fastcos.search.packing import (
 from fastcos.search.plan import RequestSizes, SearchPlan, plan_pass, plan_search
 from fastcos.search.rankings import Ranking, best_of_parts, unfilled
 from fastcos.search.segments import Segment
+from fastcos.search.self_join import norms_are_similar, search_own_rows
 from fastcos.search.task_grid import Machine, TaskGrid
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
@@ -69,6 +67,8 @@ class SegmentRequest(NamedTuple):
         segments contain k better rows.
     n_live_of_index : int or None
         The number of live rows in all segments of the search, as in ``plan.SegmentSizes``.
+    is_self_join : bool
+        Whether the queries are the encoded rows of the segment.
     """
 
     k: int
@@ -76,6 +76,7 @@ class SegmentRequest(NamedTuple):
     allowed: AllowedRows | None = None
     thresholds: Floats | None = None
     n_live_of_index: int | None = None
+    is_self_join: bool = False
 
 
 def search_segment(
@@ -83,8 +84,10 @@ def search_segment(
 ) -> Ranking:
     """Return row numbers and raw scores (n, k) of a segment's best rows for each query."""
     n_queries = len(queries.rows)
+    request = request._replace(is_self_join=queries is segment.encoded)
     plan = plan_segment(segment, n_queries, request, options)
-    if plan.method == "packed" and segment.count_work(n_queries, request.k):
+    is_join = plan.kernel == "self_join"  # a self-join uses no projection
+    if plan.method == "packed" and not is_join and segment.count_work(n_queries, request.k):
         # count_work may have added a projection to the packed rows. A new plan can use this
         # projection.
         plan = plan_segment(segment, n_queries, request, options)
@@ -119,7 +122,8 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
     n_allowed = None
     if request.allowed is not None and request.allowed is not segment.live:
         n_allowed = request.allowed.count
-    return RequestSizes(n_queries, request.k, n_allowed, len(request.exclusions.indices) > 0)
+    excludes_pairs = len(request.exclusions.indices) > 0
+    return RequestSizes(n_queries, request.k, n_allowed, excludes_pairs, request.is_self_join)
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
@@ -306,11 +310,19 @@ def _scan_query_blocks(
     scaled_queries = pack_queries(packed, queries, request.exclusions, request.allowed)
     n, n_panels = len(scaled_queries.norms), packed.n_panels
     row_numbers, scores = unfilled(n, k)
-    unfinished = _answer_zero_queries(packed, scaled_queries, request, (row_numbers, scores))
+    zero_queries = _zero_queries(packed, scaled_queries)
+    unfinished = np.delete(np.arange(n, dtype=np.int64), zero_queries)
     initial_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
     if request.thresholds is not None and np.isfinite(request.thresholds).all():
         initial_thresholds = _filter_thresholds(scaled_queries, request.thresholds)
     thresholds, n_passes = initial_thresholds.copy(), 0
+    if plan.kernel == "self_join":
+        n_passes = 1
+        if norms_are_similar(packed, scaled_queries):
+            thresholds[zero_queries] = -_NO_THRESHOLD
+            unfinished = search_own_rows(
+                plan, packed, scaled_queries, thresholds, (row_numbers, scores), options
+            )
     while len(unfinished):
         grid, capacity, sample = plan_pass(
             plan, n_passes, len(unfinished), k, packed.layout, items.rows.shape[1], n_panels,
@@ -353,33 +365,25 @@ def _scan_query_blocks(
             of_scores = _filter_thresholds(scaled_queries, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1
+    if len(zero_queries):
+        candidates = packed.row_numbers if request.allowed is None else request.allowed.row_numbers
+        for query in zero_queries.tolist():
+            row_numbers[query], scores[query] = _lowest(candidates, request.exclusions, query, k)
     return row_numbers, scores
 
 
-def _answer_zero_queries(
-    packed: PackedItems, scaled_queries: Any, request: SegmentRequest, results: Ranking
-) -> Integers:
-    """Write the results of zero queries, and return the numbers of all other queries.
+def _zero_queries(packed: PackedItems, scaled_queries: Any) -> Integers:
+    """Return the numbers of the queries that have the score 0 with every item.
 
     If the scores are cosines or inner products, a query of zeros has the score 0 with every item,
     so no bound could rule out any row. If the scores are distances or the items have biases, a zero
     query has different scores with different items, and is searched like any other query.
     """
-    other_queries = np.arange(len(scaled_queries.norms), dtype=np.int64)
     zero_queries = np.flatnonzero(scaled_queries.norms == 0)
-    if not len(zero_queries) or packed.metric_type == "euclidean" or packed.arrays.offsets.any():
-        return other_queries
+    if packed.metric_type == "euclidean" or packed.arrays.offsets.any():
+        return zero_queries[:0]
     # The norm of a row of tiny numbers may be 0 although the row is not zero.
-    zero_queries = zero_queries[~scaled_queries.rows[zero_queries].any(axis=1)]
-    if not len(zero_queries):
-        return other_queries
-    row_numbers, scores = results
-    candidates = packed.row_numbers if request.allowed is None else request.allowed.row_numbers
-    for query in zero_queries.tolist():
-        row_numbers[query], scores[query] = _lowest(
-            candidates, request.exclusions, query, request.k
-        )
-    return np.delete(other_queries, zero_queries)
+    return zero_queries[~scaled_queries.rows[zero_queries].any(axis=1)]
 
 
 def _proved_thresholds(

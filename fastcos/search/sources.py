@@ -125,7 +125,10 @@ class FittedItems:
         """Return the number of queries per batch, as ``ItemSource.batch_size`` describes."""
         if memmap.is_read_in_blocks(request.queries):
             return block_sizes(self.rows, request, self.measure, options).queries
-        return plan_batch(request.k, request.queries.shape[1], options.working_memory)
+        # Queries that are encoded items are not copied.
+        are_items = request.are_encoded_items(self.measure, self.segments)
+        n_columns = 0 if are_items else request.queries.shape[1]
+        return plan_batch(request.k, n_columns, options.working_memory)
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source of the items at these positions; there must be only one segment."""

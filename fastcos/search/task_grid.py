@@ -346,6 +346,12 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
     return 1 << math.ceil(entries).bit_length()
 
 
+def capacity_of_join(k: int, costs: CostModel) -> int:
+    """Return how many candidates the buffer of a row can hold during a self-join."""
+    entries = costs.candidates_per_joined_neighbor * k + costs.candidates_besides
+    return 1 << entries.bit_length()
+
+
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
     """Return how many candidates the buffer of a query can hold.
 

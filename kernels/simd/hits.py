@@ -69,6 +69,44 @@ def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_
 
 
 @intrinsic
+def list_hits_of_both(typingctx, scores, minima, slopes, errors, thresholds, n_items, hits):
+    """List the pairs of a tile that are hits for the query or for the item, as list_tile_hits does.
+
+    `scores` (32, 32) is int32. The pair of query j and item i is a hit for the query if its score
+    is at least minima[j], and a hit for the item if its score is at least thresholds[i] * slopes[j]
+    - errors[j]. These four arrays (32,) are float32. No entry of `slopes` may be 0 or infinite. If
+    scores are float32, nothing is listed, because only rows of codes are joined with themselves.
+    """
+
+    def codegen(context, builder, sig, a):
+        if sig.args[0].dtype != types.int32:
+            return I64(0)
+        places = tuple((argument, I64(0)) for argument in (0, 1, 2, 3, 4, 6))
+        values, *terms, of_items, out = pointers(context, builder, sig, a, *places)
+        funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
+        one, reached = broadcast(builder, I32(1), _V_I32), []
+        for first in _FIRST_QUERIES:
+            minimum, slope, error = (load(builder, start, _V_F32, first) for start in terms)
+            missed = _V_I32(None)
+            for row in range(PANEL):
+                threshold = builder.load(builder.gep(of_items, [I64(row)]))
+                for_item = builder.fmul(
+                    broadcast(builder, threshold, _V_F32), slope, flags=("contract",)
+                )
+                for_item = builder.fsub(for_item, error, flags=("contract",))
+                is_lower = builder.fcmp_ordered("<", for_item, minimum)
+                lower = builder.select(is_lower, for_item, minimum)
+                value = load(builder, values, _V_I32, row * PANEL + first)
+                difference = builder.fsub(builder.sitofp(value, _V_F32), lower)
+                missed = builder.call(funnel, [missed, builder.bitcast(difference, _V_I32), one])
+            reached.append(builder.not_(missed))
+        return _emit_hits(builder, reached, _valid(builder, a[5]), out)
+
+    signature = types.int64(scores, minima, slopes, errors, thresholds, n_items, hits)
+    return signature, codegen
+
+
+@intrinsic
 def list_tile_hits_by_projection(
     typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
     n_items, remainder_norms, hits,

@@ -74,6 +74,7 @@ TESTED_BY_CALLERS = {
     "search_grid": "tests/search/test_search.py",
     "search_few_by_projection": "tests/search/test_few_queries.py",
     "search_few_queries": "tests/search/test_few_queries.py",
+    "search_self_join": "tests/search/test_self_join.py",
     "shift_products": "tests/search/test_centering.py",
 }
 

@@ -6,8 +6,9 @@ A case is a pair (query, k); equal indices in equal order for k settle every sma
 come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
 and float64, in either byte order, of ordinary and of extreme magnitude. Each call goes through a
 random entry point with random threads, working memory, instruction set and batches of queries, half
-of them with a projection onto 24 axes, and half of them with rows divided among tasks. The
-reference is the float64 score of every pair, sorted.
+of them with a projection onto 24 axes, half of them with rows divided among tasks, and half of the
+self-joins in small blocks that multiply each pair of rows once. The reference is the float64 score
+of every pair, sorted.
 """
 
 import json
@@ -141,6 +142,10 @@ def count_errors(n_cases, random_state=0):
         costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_unpacked": 0}
         if rng.random() < 0.5:  # and the rows are divided among tasks that share thresholds
             costs |= {"cached_bytes": 0.0, "bytes_per_second": 1e3, "max_queries_sharing_rows": 0}
+        if rng.random() < 0.5:
+            per_block = int(rng.choice([1, 2, 5, 64]))
+            costs |= {"min_panels_of_joined_block": 0, "panels_of_joined_block": per_block}
+            costs |= {"min_sample_stride_of_join": 1, "min_columns_of_join": 1}
         with cost_model.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:
             result = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
         errors = int(np.cumsum(result != truth, axis=1).astype(bool).sum())
