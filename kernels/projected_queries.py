@@ -176,7 +176,7 @@ def _multiply_by_projection(
 
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
-    """Raise the threshold of query i to the rank-th largest of the panels' maximum scores."""
+    """Raise the threshold of query i to the score of this rank among the panels' best scores."""
     bound_terms = codes.bound_terms
     bound_terms[THRESHOLD, i] = guess_threshold(
         i, lo, min(rank, hi - lo), bound_terms[THRESHOLD, i], items, codes, largest_products[i],

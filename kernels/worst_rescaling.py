@@ -146,8 +146,8 @@ def climb(lo, hi, units, lists, search, weights, counts):
                     scores,
                 )  # fmt: skip
                 n_failures = 0 if change_count > lost else n_failures + 1
-                # A flip after which equally many edges are lost is accepted as well, so that the
-                # search can cross plateaus.
+                # A flip is accepted even if it changes nothing about the number of lost edges, so
+                # that the search can cross plateaus.
                 if change_count >= lost:
                     add_dimension(
                         units[j], rows, neighbors, list_lengths, change, products, squares

@@ -175,8 +175,8 @@ class MapSearch:
     """A search for maps that remove as many edges of sampled items as possible.
 
     If there are more than _ALL_ROWS (1,000) items, the search uses a sample of the items, and
-    removed edges are counted for items outside the sample. If ``n_starts`` is None, the number of
-    starting points depends on the numbers of items and dimensions.
+    removed edges are counted only for the items outside the sample. If ``n_starts`` is None, the
+    number of starting points depends on the numbers of items and dimensions.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from fastcos.validation import Rows, as_rows, check_length, check_none, check_sa
 from fastcos.validation.ids import as_ids
 
 _KNOWN = "a fitted model of implicit, LightFM, Surprise, Cornac, scikit-learn, gensim or PyTorch"
-# Largest number of arrays of a model that an error lists.
+# An error message lists at most this many arrays of a model.
 _MAX_ARRAYS = 6
 
 

@@ -490,7 +490,7 @@ def _plan_score_all(
 def _plan_distinct(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search of one row per group of duplicates.
+    """Plan a search in which one row represents each group of duplicates.
 
     The duplicates of each row in the results are added after the search.
     """

@@ -85,7 +85,7 @@ class NeighborsTransformer(
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
-        """Return the graph of the nearest fitted rows of each row.
+        """Return the graph that connects each row of X with its nearest fitted rows.
 
         Parameters
         ----------

@@ -132,9 +132,9 @@ class _RowCode:
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
         prefetches rows. In each step, a loop with prefetches processes one non-zero, and prefetches
-        the row of the panel for the non-zero that lies AHEAD places later. The non-zero that lies
-        AHEAD places later may belong to another row of the CSR matrix. The method returns the last
-        carried values.
+        the row of the panel for a later non-zero, at a distance of AHEAD non-zeros. The later
+        non-zero may belong to another row of the CSR matrix. The method returns the last carried
+        values.
         """
         builder, outcomes = self._builder, []
 
