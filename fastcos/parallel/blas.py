@@ -83,9 +83,9 @@ def one_blas_thread() -> Iterator[None]:
     audit take 1.3 times as long on two idle cores, and an audit takes 5 times as long on busy
     cores.
 
-    In OpenBLAS, all threads of a process share one setting for the number of threads. Even the OpenBLAS function
-    ``openblas_set_num_threads_local``, which is meant for the calling thread, sets the number of
-    threads of the whole process in builds without OpenMP. Another thread of the program may change
+    In OpenBLAS, all threads of a process share one setting for the number of threads. Even the
+    OpenBLAS function ``openblas_set_num_threads_local``, which is meant for the calling thread,
+    sets the number of threads of the whole process in builds without OpenMP. Another thread of the program may change
     the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
     end of the ``with`` block would undo this change. Alternatively, the thread that changed the

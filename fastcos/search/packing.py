@@ -51,7 +51,7 @@ _MIN_ITEMS = 256
 # Two directions count as close if their cosine is at least this number. The difference between 1
 # and _CLOSE_COSINE is about as large as the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
-# If at least this share of the directions is close to a certain direction, the centre of these close
+# If at least this share of the directions is close to a certain direction, the centre of the close
 # directions becomes the shift.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
