@@ -85,8 +85,8 @@ def one_blas_thread() -> Iterator[None]:
 
     In OpenBLAS, all threads of a process share one setting for the number of threads. Even the
     OpenBLAS function ``openblas_set_num_threads_local``, which is meant for the calling thread,
-    sets the number of threads of the whole process in builds without OpenMP. Another thread of the program may change
-    the number of BLAS threads during the ``with`` block, for example by
+    sets the number of threads of the whole process in builds without OpenMP. Another thread of the
+    program may change the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
     end of the ``with`` block would undo this change. Alternatively, the thread that changed the
     number would later restore the limit of one thread. Therefore BLAS is limited only if all other

@@ -218,9 +218,9 @@ class _ProjectionBound:
 
     The score v of an item and a query is a hit if v + t * r >= bound. The norms of the remainders
     are t for the query and r for the item. The norms are scaled such that t * r can be added to a
-    product of codes. The number `bound` is 1 less than the smallest product of codes with which the item
-    may reach the threshold of the query. The scores of rows of up to 1,024 columns are represented
-    exactly in float32.
+    product of codes. The number `bound` is 1 less than the smallest product of codes with which the
+    item may reach the threshold of the query. The scores of rows of up to 1,024 columns are
+    represented exactly in float32.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
