@@ -446,6 +446,7 @@ def test_compare_films_by_genre(tmp_path, capsys):
         capsys,
         *("compare", folder / "ratings.csv.zip", "--labels", folder / "movies.csv"),
         *("--label-column", "genres", "--rank", 20, "--out", tmp_path, "--show", 1),
+        *("--measures", "cosine"),
     )
     assert status == 0, err
     assert "100,836 interactions of 610 users with 9,724 items" in err

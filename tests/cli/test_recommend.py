@@ -212,7 +212,6 @@ def test_commands_after_compare_run_and_keep_options(
 # arguments, and how many commands follow: one where no model wins
 REAL = (
     (["ml-latest-small/ratings.csv.zip"], 2),
-    (["anime/anime.zip", "--member", "anime_history.dat"], 2),
     (["online-retail/online_retail_pairs.csv.gz", "--value", ""], 1),
 )
 
@@ -253,9 +252,7 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "words", [pytest.param(words, marks=needs(words[0])) for words, _ in REAL[::2]]
-)
+@pytest.mark.parametrize("words", [pytest.param(words, marks=needs(words[0])) for words, _ in REAL])
 def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
     """Of 8 to 33 users, four seeds gave four answers; now all users, or 500 at least, decide."""
     monkeypatch.chdir(tmp_path)

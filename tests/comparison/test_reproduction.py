@@ -49,9 +49,7 @@ def test_reproduction_spans_chance_to_near_perfect():
     check(reproduction(0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_reproduction_holds_on_other_seeds(seed):
     check(reproduction(seed))

@@ -51,7 +51,7 @@ def test_children_forked_beside_busy_threads_search():
 
 @pytest.mark.slow
 def test_children_forked_beside_every_search_end():
-    search_beside_forks(5)
+    search_beside_forks(3)
 
 
 # while Numba is imported, or compiles

@@ -147,7 +147,7 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
     "times",
     [
         30,
-        pytest.param(300, marks=[pytest.mark.slow]),
+        pytest.param(100, marks=[pytest.mark.slow]),
         pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.long]),
     ],
 )

@@ -17,7 +17,6 @@ def true_rate(cosine, d):
     ("n", "n_seeds"),
     [
         (12, 20),
-        pytest.param(100, 20, marks=pytest.mark.slow),
         *(pytest.param(n, 60, marks=pytest.mark.slow) for n in (12, 30, 50, 100)),
     ],
 )
