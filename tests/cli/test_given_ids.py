@@ -232,12 +232,12 @@ def test_options_in_messages_exist():
 def texts_in(file):
     """The texts of a file; an f-string is one, with NAME for each value in it."""
     parts = set()
-    tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts |= set(map(id, node.values))
             pieces = [getattr(one, "value", "") for one in node.values]
             yield "".join(one if isinstance(one, str) else "NAME" for one in pieces)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield node.value

@@ -15,7 +15,8 @@ def X():
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(0, 3_000, (2, 900_000)) * rng.random((2, 900_000))
     ones = np.ones(len(rows), np.float32)
-    X = sp.coo_array((ones, (rows.astype(int), columns.astype(int))), shape=(4_000, 3_500)).tocsr()
+    places = rows.astype(np.int32), columns.astype(np.int32)
+    X = sp.coo_array((ones, places), shape=(4_000, 3_500)).tocsr()
     assert X.nnz > 600_000
     assert X.data.max() > 1
     return X

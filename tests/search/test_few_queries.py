@@ -1,6 +1,7 @@
 """Few queries (kernels.few_queries) are exact where their first slots are not the best ones."""
 
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -111,24 +112,32 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
         )
 
 
-@pytest.mark.parametrize("measure", FORMS)
-@pytest.mark.parametrize("sample", [(0, 0), (1, 1), (2, 1), (1, 11)])
-@pytest.mark.parametrize(("n_panels", "n_blocks"), [(40, 1), (125, 1), (125, 2), (63, 4)])
-def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n_panels, n_blocks):
-    # Many queries are also rows, so the best score in the sample is that of the query itself.
+@functools.cache
+def rows_and_queries_among_them(measure):
+    """Return packed rows, queries, and the nine neighbors of each query.
+
+    Many queries are also rows, so the best score in the sample is that of the query itself.
+    """
     rows = random_rows(4000, 24) * np.random.default_rng(2).uniform(0.5, 2, (4000, 1))
     rows = rows.astype(np.float32)
     queries = np.concatenate([rows[100:133], random_rows(27, 24, 1)])
     encoded = encoded_rows.encode_rows(rows, None, 1, FORMS[measure])
     packed = packing.pack_items(FORMS[measure], encoded, np.arange(len(rows)), 1)
+    return packed, queries, best_of_all(queries, rows, 9, measure)
+
+
+@pytest.mark.parametrize("measure", FORMS)
+@pytest.mark.parametrize("sample", [(0, 0), (1, 1), (2, 1), (1, 11)])
+@pytest.mark.parametrize(("n_panels", "n_blocks"), [(40, 1), (125, 1), (125, 2), (63, 4)])
+def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n_panels, n_blocks):
+    packed, queries, neighbors = rows_and_queries_among_them(measure)
     per_block = -(-len(queries) // n_blocks)
     grid = task_grid.TaskGrid(per_block, n_blocks, n_panels, -(-125 // n_panels), 2)
     made = plan.SearchPlan(
         "packed", kernel="few_blocks", grid=grid, sample=task_grid.ThresholdSample(*sample),
         capacity=1024,
     )  # fmt: skip
-    found = searching(made, packed, 9)(queries)
-    np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, measure))
+    np.testing.assert_array_equal(searching(made, packed, 9)(queries), neighbors)
 
 
 def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_care():
