@@ -619,6 +619,22 @@ def test_only_a_matrix_is_taken_for_one_mask_per_query():
         validation.as_item_numbers("allowed", np.ones((2, 3), bool), 3)
     with pytest.raises(TypeError, match=r"got dtype float64 of shape \(3,\)$"):
         validation.as_item_numbers("allowed", np.ones(3), 3)
+    for items in (np.ones((2, 3)), np.ones((1, 2, 3), bool)):  # neither is one mask per query
+        with pytest.raises(TypeError, match=r"got dtype \w+ of shape \([\d, ]+\)$"):
+            validation.as_item_numbers("allowed", items, 3)
+
+
+@pytest.mark.parametrize("without_itself", [True, False])
+def test_a_query_may_have_a_single_neighbour(without_itself):
+    n_rows = 1 + without_itself
+    assert validation.as_neighbor_count(1, n_rows, without_itself=without_itself) == 1
+    with pytest.raises(ValueError, match=r"^k must be"):
+        validation.as_neighbor_count(2, n_rows, without_itself=without_itself)
+
+
+def test_a_single_row_has_no_neighbour_but_itself():
+    with pytest.raises(ValueError, match="queries must have at least 2 rows"):
+        validation.as_neighbor_count(1, 1, without_itself=True)
 
 
 @pytest.mark.parametrize("values", [[], (), set(), np.empty(0), np.empty(0, bool)])
