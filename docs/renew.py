@@ -104,6 +104,10 @@ PUBLISHED = {
         "docs/figures/rescaling.gif", ("python docs/animation.py",),
         0.5, (*MODELS, "docs/animation.py"),
     ),
+    "ten_simulations": Published(
+        "README.md", ("python docs/animation.py --means",),
+        4, MODELS, "", "the table of Eq. 1 and Eq. 2 in README.md",
+    ),
     "screenshots": Published(
         "docs/figures/explore_light.png, docs/figures/audit_page.png",
         ("python -c \"from fastcos.cli.main import main; main(['reproduce', '--out', "
