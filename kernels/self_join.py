@@ -61,6 +61,7 @@ from .simd.panel import (
     MAX_OFFSET,
     MAX_RESIDUAL,
     MIN_OFFSET,
+    N_BOUND_TERMS,
     OFFSET_WEIGHT,
     PANEL,
     RESIDUAL_NORM,
@@ -184,11 +185,31 @@ def _start_block(q0, q1, queries, batch, items, settings, state, results):
     best[:], largest = -NEVER, np.empty(PANEL, np.float32)
     for p in range(settings.sample_stride // 2, items.statistics.shape[0], settings.sample_stride):
         for q in range(q1 - q0):
-            score_tile(items.isa, p, q, items, block)
+            _score_tile(p, q, items, block)
             rank_maxima(p, q, items, block, best[q], largest)
-    state.packed[q0 * block.size : q1 * block.size] = block.packed
-    state.bound_terms[q0:q1], state.steps[q0:q1] = block.bound_terms, block.steps
-    state.corrections[q0 * PANEL : q1 * PANEL] = block.corrections
+    _store_block(q0, block, state)
+
+
+@borrowing_kernel
+def _store_block(q0, block, state):
+    """Copy a block of packed queries into `state`, from panel q0 on.
+
+    The arrays are copied by loops, because Numba takes 2 s to compile assignments of slices.
+    """
+    for at in range(block.packed.shape[0]):
+        state.packed[q0 * block.size + at] = block.packed[at]
+    for q in range(block.steps.shape[0]):
+        for j in range(PANEL):
+            state.steps[q0 + q, j] = block.steps[q, j]
+            state.corrections[(q0 + q) * PANEL + j] = block.corrections[q * PANEL + j]
+            for term in range(N_BOUND_TERMS):
+                state.bound_terms[q0 + q, term, j] = block.bound_terms[q, term, j]
+
+
+@borrowing_kernel
+def _score_tile(p, q, items, block):
+    """Score a tile as ``score_tile`` does, by code that is compiled only once for all calls."""
+    score_tile(items.isa, p, q, items, block)
 
 
 @borrowing_kernel
@@ -203,7 +224,7 @@ def _compare_panels(
     minima, slopes, errors, thresholds = terms[0], terms[1], terms[2], terms[3]
     for p in range(p0, p1):
         for q in range(q0, min(q1, p + 1)):
-            score_tile(items.isa, p, q, items, block)
+            _score_tile(p, q, items, block)
             _set_terms(p, q, items.statistics, block.bound_terms, units, terms)
             n_hits = list_hits_of_both(
                 block.scores, minima, slopes, errors, thresholds,
@@ -215,7 +236,7 @@ def _compare_panels(
                 product = np.float32(block.scores[hit])
                 if product >= minima[j]:
                     _add_candidate(
-                        q * PANEL + j, block.scores[hit], p * PANEL + i, batch, queries, items,
+                        q * PANEL + j, np.int64(block.scores[hit]), p * PANEL + i, batch, queries, items,
                         block, candidates, scratch,
                     )  # fmt: skip
                 if p > q and product >= thresholds[i] * slopes[j] - errors[j]:
@@ -259,7 +280,7 @@ def _set_terms(p, q, statistics, all_bound_terms, units, terms):
 @borrowing_kernel
 def _add_candidate(i, score, slot, batch, queries, items, block, candidates, scratch):
     """Append a slot and its tile score to the candidates of query i; make room if they are full."""
-    candidates.entries[i, candidates.counts[i]] = (np.int64(score) << 32) | slot
+    candidates.entries[i, candidates.counts[i]] = (score << 32) | slot
     candidates.counts[i] += 1
     if candidates.counts[i] == candidates.entries.shape[1]:
         make_room(items.metric_type, i, batch[i], queries, items, block, candidates, scratch)

@@ -7,7 +7,7 @@ describes the stages of the kernel and proves its bound.
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import parallel, validation
+from fastcos import parallel
 from fastcos.kernels import records, self_join
 from fastcos.kernels.candidate_buffers import Candidates
 from fastcos.kernels.candidate_filter import NEVER
@@ -56,7 +56,9 @@ def search_own_rows(
     unproved = np.empty(n, np.float32)
     results = records.SearchResults(thresholds, ranking[1], ranking[0], unproved)
     state = _empty_state(n, k, n_panels, PANEL * items.words, plan.capacity)
-    batch = validation.read_only(items.row_of_slot.astype(np.int64))
+    # The array is writeable, like that of other searches, so that the functions which both kernels
+    # call are compiled once.
+    batch = items.row_of_slot.astype(np.int64)
     rounds = range(grid.n_query_blocks - 1)
     stages = [self_join.FIRST, *rounds, self_join.LAST]
     for n_done, stage in enumerate(stages):
