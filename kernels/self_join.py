@@ -236,8 +236,8 @@ def _compare_panels(
                 product = np.float32(block.scores[hit])
                 if product >= minima[j]:
                     _add_candidate(
-                        q * PANEL + j, np.int64(block.scores[hit]), p * PANEL + i, batch, queries, items,
-                        block, candidates, scratch,
+                        q * PANEL + j, np.int64(block.scores[hit]), p * PANEL + i, batch, queries,
+                        items, block, candidates, scratch,
                     )  # fmt: skip
                 if p > q and product >= thresholds[i] * slopes[j] - errors[j]:
                     upper = (product + errors[j]) / slopes[j] / units[p, i]
