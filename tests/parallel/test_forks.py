@@ -42,6 +42,7 @@ def search_beside_forks(children, *operations):
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 def test_children_forked_beside_busy_threads_search():
     search_beside_forks(
         3, "top_k_cosine", "top_k_csls", "top_k_sparse", "neighbors_above", "index",
