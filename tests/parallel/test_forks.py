@@ -43,14 +43,6 @@ def search_beside_forks(children, *operations):
 
 
 @pytest.mark.slow
-def test_children_forked_beside_busy_threads_search():
-    search_beside_forks(
-        3, "top_k_cosine", "top_k_csls", "top_k_sparse", "neighbors_above", "index",
-        "prefixes_changed",
-    )  # fmt: skip
-
-
-@pytest.mark.slow
 def test_children_forked_beside_every_search_end():
     search_beside_forks(3)
 
