@@ -642,9 +642,6 @@ def _plan_packed(
         if plan.buffer_bytes <= machine.working_memory:
             return plan
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
-    join = _plan_self_join(layout, n_panels, segment, request, machine, costs, reasons)
-    if join is not None:
-        return join
     # With AMX, searching for a block of queries is not faster with a projection than without one.
     # The reason is that multiplying a tile takes less time than the other steps of a search. With a
     # projection, searches with many queries ran at 0.84 to 1.03 times the speed of searches without
@@ -653,6 +650,9 @@ def _plan_packed(
     use_projection = has_projection and k <= segment.projection_max_k[1] and not has_registers
     if not use_projection:
         reasons += (_reason_against_projection(segment, request),)
+        join = _plan_self_join(layout, n_panels, segment, request, machine, costs, reasons)
+        if join is not None:
+            return join
     may_share_rows = n <= costs.max_queries_sharing_rows
     # Threads for which the search would have no work get no buffers.
     useful = useful_threads(layout, n, n_panels, costs) if may_share_rows else machine.n_threads
@@ -729,8 +729,8 @@ def _plan_self_join(
     """Plan a self-join that multiplies each pair of rows once, or return None.
 
     The thresholds and candidates of all rows must be in memory at the same time. With the tile
-    registers of AMX, multiplying takes so little time that halving it saves nothing. Multiplying
-    each pair once is at least as fast as a projection (``docs/dev/costs.md``, "Self-joins").
+    registers of AMX, multiplying takes so little time that halving it saves nothing. Where a
+    projection helps, it saves at least as much time (``docs/dev/costs.md``, "Self-joins").
     """
     n, k = request.n_queries, request.k
     is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)

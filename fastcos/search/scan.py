@@ -86,8 +86,7 @@ def search_segment(
     n_queries = len(queries.rows)
     request = request._replace(is_self_join=queries is segment.encoded)
     plan = plan_segment(segment, n_queries, request, options)
-    is_join = plan.kernel == "self_join"  # a self-join uses no projection
-    if plan.method == "packed" and not is_join and segment.count_work(n_queries, request.k):
+    if plan.method == "packed" and segment.count_work(n_queries, request.k):
         # count_work may have added a projection to the packed rows. A new plan can use this
         # projection.
         plan = plan_segment(segment, n_queries, request, options)

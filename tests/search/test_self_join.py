@@ -8,7 +8,7 @@ import pytest
 import fastcos
 from fastcos import parallel
 from fastcos.kernels import cpu, self_join, tiles
-from fastcos.search import cost_model, plan, task_grid
+from fastcos.search import cost_model, plan, projection, task_grid
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 
@@ -27,7 +27,7 @@ SETS = [
 # as if rounds cost nothing, so that a few hundred rows are divided into many blocks
 SMALL_BLOCKS = {
     "min_panels_of_joined_block": 0, "panels_of_joined_block": 2, "min_sample_stride_of_join": 1,
-    "min_columns_of_join": 1, "projected_columns": 0,
+    "min_columns_of_join": 1, "projected_columns": 0, "min_work_to_project": 0,
 }  # fmt: skip
 
 
@@ -121,6 +121,20 @@ def test_rows_with_a_common_direction(joins, measure, isa):
 
 
 @pytest.mark.parametrize("isa", SETS[:1])
+def test_rows_whose_projection_helps_only_for_a_smaller_k(joins, monkeypatch, isa):
+    monkeypatch.setattr(projection, "ANY_K", 1.0)
+    rng = np.random.default_rng(5)
+    X = (rng.standard_normal((700, 8)) @ rng.standard_normal((8, 64))).astype(np.float32)
+    fastcos.set_config(isa=isa)
+    with cost_model.costs_replaced(**SMALL_BLOCKS | {"projected_columns": 16}):
+        check(X, 10, n_threads=2)
+        assert joins
+        n_joins = len(joins)
+        check(X, 1, n_threads=2)
+    assert len(joins) == n_joins
+
+
+@pytest.mark.parametrize("isa", SETS[:1])
 def test_too_high_estimates_are_repaired(joins, isa):
     # the neighbours of the first 40 rows lie in few panels, which the sample overestimates
     rng = np.random.default_rng(2)
@@ -172,7 +186,8 @@ def test_plan_of_a_self_join(isa, n_threads):
     assert made.grid.n_query_blocks % (2 * n_threads) == 0
     assert made.grid.n_query_blocks * made.grid.queries_per_block >= 100_000
     assert 0 < made.buffer_bytes <= 2.0**30
-    assert plan_of(100_000, isa, n_threads, projected_words=24) == made
+    # a projection that helps only for fewer neighbours than k
+    assert plan_of(100_000, isa, n_threads, projected_words=24).grid == made.grid
 
 
 @pytest.mark.parametrize(
@@ -181,6 +196,7 @@ def test_plan_of_a_self_join(isa, n_threads):
         {"isa": "amx"}, {"isa": "generic"}, {"isa": "avx512"}, {"n": 1000}, {"n_threads": 128},
         {"memory": 2.0**24}, {"n_live": 99_999}, {"n_distinct": 5_000},
         {"is_self_join": False}, {"n_allowed": 99_000},
+        {"projected_words": 24, "projection_max_k": (50.0, 50.0)},
     ],
     ids=str,
 )  # fmt: skip
