@@ -90,9 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit with status 1 if a share is below its limit. NAME is 'certified', 'jaccard' or "
         "'unchanged'. 'certified' is the share of neighbours that provably remain neighbours under "
         "every rescaling up to --condition. For 'jaccard', the neighbours in ITEMS are compared "
-        "with the neighbours in every other form of the same model, and the lowest Jaccard index "
-        "counts. 'unchanged' is the share of neighbours that are also neighbours in OLD; a change "
-        "of basis between the two versions does not count as a change"
+        "with the neighbours in every other form of the same model; NAME stands for the lowest "
+        "Jaccard index. 'unchanged' is the share of neighbours that are also neighbours in OLD; a "
+        "change of basis between the two versions does not count as a change"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (

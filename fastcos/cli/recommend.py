@@ -38,7 +38,8 @@ examples:
   fastcos recommend als.npz ratings.csv --ids items.txt --user-ids users.txt
   fastcos recommend none ratings.csv --measure cosine
 MODEL: a folder written by `fastcos fit`, or a file with item and user embeddings, such as a model
-saved by implicit, or none; INTERACTIONS: a file in one of the formats of `fastcos fit`"""
+saved by implicit, or the word "none"
+INTERACTIONS: a file in one of the formats of `fastcos fit`"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -188,10 +188,11 @@ def compare_vectors(
 
 
 def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
-    """Split Factors into items, users, and rows whose inner products are the model's scores.
+    """Split Factors into three results: the items, the users, and rows for predicted scores.
 
-    If `vectors` are not Factors, they are returned unchanged. The third result is None if the model
-    has no biases, because the scores of such a model are the inner products of its users and items.
+    The inner products of the rows for predicted scores are the scores of the model. The third
+    result is None if the model has no biases, because the scores of such a model are the inner
+    products of its users and items. If `vectors` are not Factors, they are returned unchanged.
     """
     if not hasattr(vectors, "has_biases"):
         return vectors, users, None

@@ -1,9 +1,9 @@
 """Rules for reading the columns of a table, which are the same for all formats.
 
-The same table yields the same result in every format. CSV has the fewest types, so a cell of any
-other format is treated like the text that it would have in CSV. For example, the string ``"12"`` in
-a Parquet file is read as the number 12. All cells of a column, and not only the first ones, decide
-its kind:
+The same table yields the same result in every format. CSV has the fewest types. Therefore, a cell
+of any other format is treated like the text that would stand for it in a CSV file. For example, the
+string ``"12"`` in a Parquet file is read as the number 12. All cells of a column, and not only the
+first ones, decide its kind:
 
 numbers
     Every cell is a finite decimal number, or every cell is true (for 1) or false (for 0).

@@ -64,12 +64,11 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
                     packed for this search
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
-compiled only after ``fit``, the rows are packed by the first later search that needs packed rows.
-When at most 64 queries are searched for the first time, the index usually stores the launches that
-follow from the plans of its parts (``prepared``). The next search with the same number of queries
-and the same k runs the stored launches without planning. If a search cannot be prepared, the index
-stores this fact; for example, a search with a large k, or with groups of equal rows, cannot be
-prepared.
+compiled only after ``fit``, the first search that needs packed rows packs them. When at most 64
+queries are searched for the first time, the index usually stores the launches that follow from the
+plans of its parts (``prepared``). The next search with the same number of queries and the same k
+runs the stored launches without planning. If a search cannot be prepared, the index stores this
+fact; for example, a search with a large k, or with groups of equal rows, cannot be prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call

@@ -132,9 +132,9 @@ class CostModel:
     max_sharing_passes: int = 2
     # A self-join can multiply each pair of rows once instead of twice (``plan._plan_self_join``).
     # With fewer columns than min_columns_of_join, multiplying takes too small a part of the time.
-    # Multiplying each pair once also requires that the panels of a sample are multiplied once more.
+    # The thresholds of the rows are then estimated from a sample of panels, which costs time, too.
     # If more than one of every min_sample_stride_of_join panels were in the sample, this would take
-    # longer than it saves.
+    # longer than multiplying each pair only once saves.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
     # The join compares blocks of about panels_of_joined_block panels. Every block has at least

@@ -241,7 +241,7 @@ class DisSimLocal(_Local):
         return 0.5 * (self._statistics_of(B, are_items=True) - norms * norms)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return 2 raw - |q|² + |q - c|² for each query q and the centroid c of its neighbours."""
+        """Return ``2 * raw - |q|² + |q - c|²`` for each query q with neighbours of centroid c."""
         norms = norms_of(self._moved_rows(Q))
         return 2 * raw + (self._statistics_of(Q, are_items=False) - norms * norms)[:, None]
 
