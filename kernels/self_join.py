@@ -27,9 +27,10 @@ scaled rows of one row are proportional, and
 
     a'(i) · b'(j) / slope(i) = a'(j) · b'(i) / slope(j),
 
-apart from rounding errors that SLACK covers. Let unit(j) = s(j) / slope(j), times any constant.
-Divided by s(i), as all bound terms are, the inner product with which row i finds row j is therefore
-at most
+apart from rounding errors. SLACK covers them and those of the float32 operations of this file: it
+exceeds the rounding errors of rotated rows (``packing``) by 180 times the largest relative rounding
+error of one float32 operation. Let unit(j) = s(j) / slope(j), times any constant. Divided by s(i),
+as all bound terms are, the inner product with which row i finds row j is therefore at most
 
     (v t(i) + error(j)) unit(j) / unit(i).
 
@@ -88,7 +89,8 @@ def search_self_join(lo, hi, addresses, queries, batch, settings, state, results
     In the stages FIRST and LAST, task t processes block t. In a round, task t compares two blocks.
     In the stage LAST, the neighbours of query batch[i] are written to row batch[i] of the arrays of
     results. All stages together perform O(n^2 d / 2) operations. Besides a SelfJoinState, a call
-    allocates 56 capacity + 32 k bytes, and in the stage FIRST also the packed queries of a block.
+    allocates 56 capacity + 32 k bytes. In the stage FIRST, it also allocates the packed queries of
+    a block, and 4 sample_rank bytes per query.
     """
     items = items_at(addresses)
     candidates = state.candidates
@@ -262,8 +264,8 @@ def _set_terms(p, q, statistics, all_bound_terms, units, terms):
     least terms[3, i] * terms[1, j] - terms[2, j].
     """
     inverse_step = statistics[p, INVERSE_STEP]
+    bound_terms, terms_of_items = all_bound_terms[q], all_bound_terms[p]
     for j in range(PANEL):
-        bound_terms, of_rows = all_bound_terms[q], all_bound_terms[p]
         error = bound_terms[RESIDUAL_NORM, j] * statistics[p, MAX_NORM]
         error += bound_terms[CODE_NORM, j] * statistics[p, MAX_RESIDUAL]
         terms[0, j] = product_below(
@@ -272,9 +274,9 @@ def _set_terms(p, q, statistics, all_bound_terms, units, terms):
         )  # fmt: skip
         terms[1, j] = inverse_step / units[q, j]
         terms[2, j] = error * inverse_step + np.float32(1.0)
-        weight = of_rows[OFFSET_WEIGHT, j]
+        weight = terms_of_items[OFFSET_WEIGHT, j]
         offset = max(weight * statistics[q, MAX_OFFSET], weight * statistics[q, MIN_OFFSET])
-        terms[3, j] = (of_rows[THRESHOLD, j] - offset) * units[p, j]
+        terms[3, j] = (terms_of_items[THRESHOLD, j] - offset) * units[p, j]
 
 
 @borrowing_kernel

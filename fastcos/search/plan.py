@@ -729,8 +729,9 @@ def _plan_self_join(
     """Plan a self-join that multiplies each pair of rows once, or return None.
 
     The thresholds and candidates of all rows must be in memory at the same time. With the tile
-    registers of AMX, multiplying takes so little time that halving it saves nothing. Where a
-    projection helps, it saves at least as much time (``docs/dev/costs.md``, "Self-joins").
+    registers of AMX, multiplying takes so little time that halving it saves nothing. The function
+    is called only for searches without a projection, because with k = 10, a projection that helps
+    saves at least as much time (``docs/dev/costs.md``, "Self-joins").
     """
     n, k = request.n_queries, request.k
     is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)

@@ -90,6 +90,7 @@ def simulated_items(users, n_items, rank, seed):
         ((1500, 300, 20, 3), 1.2, 16, 0.0866),
         ((1500, 300, 20, 3), 1.2, 64, 0.0873),
         pytest.param((5000, 1000, 50, 0), 1.2, 16, 0.133, marks=pytest.mark.slow),
+        pytest.param((5000, 1000, 50, 0), 1.2, 64, 0.1335, marks=pytest.mark.long),
         # 360,000 counts of three other searches (iterated, tabu, annealing) found 0.1273
         pytest.param((20_000, 1000, 50, 0), 1.2, 64, 0.127, marks=pytest.mark.slow),
     ],

@@ -47,6 +47,11 @@ def test_children_forked_beside_every_search_end():
     search_beside_forks(3)
 
 
+@pytest.mark.long
+def test_more_children_forked_beside_every_search_end():
+    search_beside_forks(5)
+
+
 # while Numba is imported, or compiles
 @pytest.mark.parametrize(
     "wait", [0.3, *(pytest.param(w, marks=pytest.mark.slow) for w in (0.1, 0.6))]

@@ -9,7 +9,8 @@ from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
-# Entries of the weights that are ranked at once: the temporary arrays stay in the cache.
+# The largest number of weights for which ranks are computed at once. The temporary arrays are then
+# so small that they stay in the cache.
 MAX_ENTRIES = 2**15
 
 
@@ -18,15 +19,17 @@ def tie_groups(values: Floats) -> Integers:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def weighted_spearman(first: Integers, others: Sequence[Integers], weights: Floats) -> Floats:
-    """Return the weighted Spearman correlations (r, c) of a vector with c others.
+def weighted_spearman(ratings: Integers, scores: Sequence[Integers], weights: Floats) -> Floats:
+    """Return the Spearman correlations (r, c) of ratings with c vectors of scores.
 
-    Each vector is given by its tie groups. In correlation r, entry i of each vector has the weight
-    ``weights[r, i]``. Entries in the same tie group have the same rank: the mean of the places that
-    they occupy in ascending order. If one of the two vectors is constant, the correlation is 0.
+    ``weights`` (r, n) contains r sets of weights: in set number r, entry i of each vector has the
+    weight ``weights[r, i]``. ``ratings`` (n,) and each vector of ``scores`` (n,) contain the tie
+    groups of their entries. Entries in the same tie group have the same rank, which is the mean of
+    the places that they occupy in ascending order. If the ratings or the scores are constant, their
+    correlation is 0.
     """
-    x = _centred_ranks(first, weights)
-    return np.stack([_correlations(x, _centred_ranks(y, weights), weights) for y in others], axis=1)
+    x = _centred_ranks(ratings, weights)
+    return np.stack([_correlations(x, _centred_ranks(y, weights), weights) for y in scores], axis=1)
 
 
 def _centred_ranks(groups: Integers, weights: Floats) -> Floats:
@@ -64,7 +67,8 @@ class PairTask:
 
         def estimate(weights: Floats, numbers: Sequence[int]) -> Floats:
             chosen = [scores[c] for c in numbers]
-            blocks = np.array_split(weights, -(-weights.size // MAX_ENTRIES))
+            n_blocks = min(len(weights), -(-weights.size // MAX_ENTRIES))
+            blocks = np.array_split(weights, n_blocks)
             return np.concatenate([weighted_spearman(self._ratings, chosen, w) for w in blocks])
 
         return Evaluation(
