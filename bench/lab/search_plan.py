@@ -206,6 +206,7 @@ def self_joins():
     If each pair is multiplied twice, a projection may be used or not.
     """
     once = {"min_columns_of_join": 1, "min_sample_stride_of_join": 1, "projected_columns": 0}
+    once["min_seconds_per_joined_neighbor"] = 0.0
     twice = {"min_columns_of_join": 10**6, "projected_columns": 0}
     projected = {"min_columns_of_join": 10**6, "min_work_to_project": 0}
     sets = [("independent", gaussian, n, d) for n, d in ((4_000, 64), (10_000, 128))]

@@ -58,8 +58,9 @@ def compile_searches(dtype: str) -> None:
     if dtype in ("float32", "float64"):  # rows of other types are not their own queries
         request = scan.SegmentRequest(10, no_exclusions(_ROWS, exclude_self=True))
         with cost_model.costs_replaced(
-            min_columns_of_join=1, min_panels_of_joined_block=1, min_sample_stride_of_join=1
-        ):
+            min_columns_of_join=1, min_panels_of_joined_block=1, min_sample_stride_of_join=1,
+            min_seconds_per_joined_neighbor=0.0,
+        ):  # fmt: skip
             scan.search_segment(segment, segment.encoded, request, options)
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))

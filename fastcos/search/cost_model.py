@@ -137,6 +137,9 @@ class CostModel:
     # longer than multiplying each pair only once saves.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
+    # A join keeps more candidates per neighbour than other searches. It saves time only if the
+    # products of a row with all rows would take at least this many seconds for each neighbour.
+    min_seconds_per_joined_neighbor: float = 5e-7
     # The join compares blocks of about panels_of_joined_block panels. Every block has at least
     # min_panels_of_joined_block panels, because starting the threads for every round takes time.
     panels_of_joined_block: int = 64

@@ -740,6 +740,9 @@ def _plan_self_join(
         return None
     if segment.n_columns < costs.min_columns_of_join:
         return None
+    rate = dict(costs.multiply_adds_per_second)[layout.isa]
+    if n * 4 * layout.words / rate < costs.min_seconds_per_joined_neighbor * k:
+        return None
     if n_panels < 2 * machine.n_threads * costs.min_panels_of_joined_block:
         return None
     sample = guess_in_range(k, float(k), n_panels, costs)

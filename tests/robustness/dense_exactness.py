@@ -146,6 +146,7 @@ def count_errors(n_cases, random_state=0):
             per_block = int(rng.choice([1, 2, 5, 64]))
             costs |= {"min_panels_of_joined_block": 0, "panels_of_joined_block": per_block}
             costs |= {"min_sample_stride_of_join": 1, "min_columns_of_join": 1}
+            costs |= {"min_seconds_per_joined_neighbor": 0.0}
         with cost_model.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:
             result = neighbors_by(entry_point, rng, X, k, measure, own, Path(folder))
         errors = int(np.cumsum(result != truth, axis=1).astype(bool).sum())

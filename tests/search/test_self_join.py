@@ -27,7 +27,8 @@ SETS = [
 # as if rounds cost nothing, so that a few hundred rows are divided into many blocks
 SMALL_BLOCKS = {
     "min_panels_of_joined_block": 0, "panels_of_joined_block": 2, "min_sample_stride_of_join": 1,
-    "min_columns_of_join": 1, "projected_columns": 0, "min_work_to_project": 0,
+    "min_columns_of_join": 1, "min_seconds_per_joined_neighbor": 0.0, "projected_columns": 0,
+    "min_work_to_project": 0,
 }  # fmt: skip
 
 
@@ -194,6 +195,7 @@ def test_plan_of_a_self_join(isa, n_threads):
     "changes",
     [
         {"isa": "amx"}, {"isa": "generic"}, {"isa": "avx512"}, {"n": 1000}, {"n_threads": 128},
+        {"n": 30_000, "isa": "vnni", "k": 100},
         {"memory": 2.0**24}, {"n_live": 99_999}, {"n_distinct": 5_000},
         {"is_self_join": False}, {"n_allowed": 99_000},
         {"projected_words": 24, "projection_max_k": (50.0, 50.0)},
