@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
 import shutil
 import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
@@ -82,23 +80,6 @@ def wait(browser, script, seconds=20):
 
 def text(browser, name):
     return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
-
-
-def idle_cores(seconds=0.5):
-    """Cores that nothing uses just now; None where the system does not say."""
-
-    def idle():
-        try:
-            with Path("/proc/stat").open() as file:
-                return int(file.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
-        except OSError:
-            return None
-
-    before, started = idle(), time.monotonic()
-    if before is None:
-        return None
-    time.sleep(seconds)
-    return (idle() - before) / (time.monotonic() - started)
 
 
 def check_silent(browser):

@@ -23,7 +23,6 @@ from tests.plots.browser import (
     HOSTILE,
     KINDS,
     check_silent,
-    idle_cores,
     load,
     resize,
     text,
@@ -292,21 +291,43 @@ def check_shown_neighbours(browser, item, nearest):
     np.testing.assert_allclose(shown, nearest.scores[item], atol=5.1e-4)
 
 
+# How long the products of all pairs of rows take in the simplest loop, on this machine.
+PLAIN_PRODUCTS = """
+const n = 1000, d = 50, rows = Float32Array.from({length: n * d}, (_, i) => i % 7 - 3);
+function plain() {
+  let total = 0;
+  for (let i = 0; i < n; i++) for (let j = i; j < n; j++) {
+    let sum = 0;
+    for (let l = 0; l < d; l++) sum += rows[i * d + l] * rows[j * d + l];
+    total += sum;
+  }
+  return total;
+}
+function milliseconds(work) {
+  const start = performance.now();
+  work();
+  return performance.now() - start;
+}
+"""
+
+
 @pytest.mark.slow
-def test_redraw_of_a_thousand_items_takes_less_than_50_ms(browser, paper, tmp_path):
+def test_redraw_of_a_thousand_items_follows_a_drag(browser, paper, tmp_path):
+    """A redraw takes less than 50 ms, or on a slow machine at most 1.5 times as long as the loop.
+
+    Median times of redraw and loop on two cores of an Intel Xeon (Emerald Rapids): 49 and 42 ms
+    when the machine is idle, 81 and 76 ms when it is not.
+    """
     load(browser, figure_page(paper[1], paper[0]), tmp_path)
     wait(browser, "return document.getElementById('pad').dataset.ready === 'true'", 60)
     for _ in range(5):
-        idle = idle_cores()
-        times = browser.execute_script(
-            "return Array.from({length: 21}, (_, i) => { const start = performance.now();"
-            "explore.state.b = -i / 40; explore.refresh(); return performance.now() - start; })"
-        )
-        if np.median(times) < 50:
+        loop, redraw = np.transpose(browser.execute_script(
+            PLAIN_PRODUCTS + "return Array.from({length: 21}, (_, i) => [milliseconds(plain), "
+            "milliseconds(() => { explore.state.b = -i / 40; explore.refresh(); })])"
+        ))  # fmt: skip
+        if np.median(redraw) < 50 or np.median(redraw / loop) < 1.5:
             return
-    if idle is not None and idle < 1:
-        pytest.skip(f"the machine is busy: {idle:.1f} cores are idle, {np.median(times):.0f} ms")
-    raise AssertionError(f"median {np.median(times):.0f} ms of {np.round(times)}")
+    raise AssertionError(f"median {np.median(redraw):.0f} ms; of the loop, {np.median(loop):.0f}")
 
 
 @pytest.fixture(scope="module")
