@@ -35,9 +35,9 @@ a kernel with all of its arguments except the queries. The warm path consists of
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
         _can_be_read              prepared      the queries are contiguous float32 or float64 rows
         read_only                 validation    returns a read-only view of the queries
-        _stored_launches          prepared      by the number of queries and k; in a large index, by
+        Launch.run                launch        for each part of the index; the launches are stored
+                                                by the number of queries and k; in a large index, by
                                                 the number of threads and the memory as well
-        Launch.run                launch        for each part of the index
           match_row_type          encoded_rows  converts queries of another type without loss
           Kernel.call             kernels/jit   finds the compiled code by the types
             search_few_queries    kernels/few_queries, or another kernel of the launch

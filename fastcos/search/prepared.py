@@ -1,6 +1,6 @@
 """Prepared searches: an index stores how it searches few queries, as databases prepare statements.
 
-A prepared search of one query takes about ten microseconds in addition to the time of its kernel.
+A prepared search of one query takes a few microseconds in addition to the time of its kernel.
 Validating and encoding the queries and planning the search would take longer than searching a small
 index. An index therefore stores the kernel calls of a search, with all of their arguments except
 the queries (``launch.Launch``). The stored calls are found by a key, which consists of k and the
@@ -25,8 +25,8 @@ results.
    neither zero nor very small or large. No plan contains the condition on the norms, because plans
    do not depend on the values of the queries.
 
-A search whose launches are stored needs only ``PreparedSearches.search`` and the three methods that
-follow it in the code. The four methods check that a launch can read the queries, find the stored
+A search whose launches are stored needs only ``PreparedSearches.search`` and the two methods that
+follow it in the code. The three methods check that a launch can read the queries, find the stored
 launches, run them, and convert their results. ``_find_or_plan`` and the code after it run in four
 cases: no launches are stored, the stored launches are outdated, their key contains the options, or
 the call passes a mask or a number of threads.
@@ -96,7 +96,7 @@ class PreparedSearches:
         if not (self._can_be_read(queries) and type(k) is int and k > 0):
             return None
         query_rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
-        launches = self._stored_launches((len(query_rows), k))
+        launches = self._launches.get((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # In a search of many items, the launches depend on the number of threads or on the
             # memory. Such launches are stored under a key that contains the options. Only
@@ -105,7 +105,12 @@ class PreparedSearches:
         if launches is _NOT_PREPARABLE:
             return None
         rankings = []
-        for launch in launches:
+        for launch, part in zip(launches, self._parts, strict=True):
+            if launch.packed is not part.segment.packed:
+                # A projection has been added to the part, which packs its rows again, so all
+                # launches that were stored before are outdated.
+                self._launches.clear()
+                return self.search(queries, k, n_threads, allowed)
             ranking = launch.run(query_rows)
             if ranking is None:  # the norm of a query is not ordinary, or the query contains NaN
                 return None
@@ -114,7 +119,7 @@ class PreparedSearches:
         # (SearchPlan.launch_is_whole_search).
         if self._ids_of_rows is not None:
             positions, raw_scores = rankings[0]
-            ids = self._ids_of_rows.take(positions)
+            ids = self._ids_of_rows[positions]
         else:
             positions, raw_scores = self._merge(rankings, k)
             ids = ids_at(self._parts, positions)
@@ -139,19 +144,6 @@ class PreparedSearches:
             and queries.flags.c_contiguous
             and queries.flags.aligned
         )
-
-    def _stored_launches(self, key: tuple[Any, ...]) -> _Launches | None:
-        """Return the launches that are stored under a key, or None if nothing is stored.
-
-        The result is also None if the launches are outdated. Adding a projection to a part packs
-        its rows again, so all launches that were stored before this change are outdated.
-        """
-        launches = self._launches.get(key)
-        if launches:
-            for launch, part in zip(launches, self._parts, strict=True):
-                if launch.packed is not part.segment.packed:
-                    return None
-        return launches
 
     def _merge(self, rankings: list[Ranking], k: int) -> Ranking:
         """Return positions and raw scores (n, k) of the best items of all parts."""
@@ -184,7 +176,7 @@ class PreparedSearches:
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
             return self._plan(n, k, options, mask)
         for key in ((n, k), (n, k, options)):
-            stored_launches = self._stored_launches(key)
+            stored_launches = self._launches.get(key)
             if stored_launches is not None:
                 return stored_launches
         launches = self._plan(n, k, options, None)

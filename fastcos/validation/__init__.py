@@ -650,5 +650,7 @@ def read_only(array: Array) -> Array:
     if array is None:
         return array
     view = array.view()
-    view.setflags(write=False)
+    # The search of a small index takes about 10 us. NumPy takes 0.2 us longer if the flag is passed
+    # by its keyword, write=False.
+    view.setflags(False)
     return view
