@@ -81,8 +81,9 @@ def main() -> None:
     )
     parser.add_argument("data", nargs="+", type=Path, help="tables of interactions")
     print(
-        "| data, model | cosine of an item with its old vector, median | share of items found by "
-        "their old vector | recall@20 of old users among new items | recall@20 of new users |"
+        "| data, model | median cosine between the old and the new vector of an item | share of "
+        "items found by their old vector | recall@20 of old users among new items | recall@20 of "
+        "new users |"
     )
     print("|---|---|---|---|---|")
     for path in parser.parse_args().data:
