@@ -135,8 +135,8 @@ def main():
     parser.add_argument("--only", help="train only in this way, such as 'SGD, long'")
     given = parser.parse_args()
     print(
-        "| trained by | forms that the audit names | right, if told about decay | right, if not "
-        "told |"
+        "| trained by | forms that the audit names | correct audits that were told about decay "
+        "| correct audits that were not told about decay |"
     )
     print("|---|---|---:|---:|")
     for label, epochs, recipe, has_decay in origins(given.data is not None):

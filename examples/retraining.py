@@ -6,7 +6,9 @@ A rescaling changes the cosines of a model, but not its predictions. This script
 two trainings of one model differ by such a rescaling. Each model is trained twenty times on the
 same data, from different seeds. The trainings form ten pairs, which have no training in common, so
 the intervals are computed over pairs. In half of the pairs, one training has 10 % more weight decay
-than the other (or a temperature that is 10 % higher, if the model has no decay).
+than the other. The cosine softmax has no weight decay: in half of its pairs, the temperature of one
+training is 10 % higher. For the other models without decay, the settings of all trainings are the
+same.
 
 DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
 the simulation is used. Items with fewer than ten users are left out. BPR requires the package
