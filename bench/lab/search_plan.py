@@ -1,10 +1,11 @@
 """Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
-For every threshold of ``fastcos.search.cost_model.CostModel`` by which the planner chooses between
-two methods, a table shows the times of both methods around the threshold. The rows are random, and
-searches run on two threads unless a table says otherwise. Times are medians of five calls, after a
-first call that compiles the kernels. The table of the projection also shows times for the rows of
-the given files, whose first 1,000 rows are the queries. The script takes two minutes on two cores.
+The planner chooses between two methods by a threshold of ``fastcos.search.cost_model.CostModel``.
+For some of these thresholds, a table shows the times of both methods around the threshold. The rows
+are random, and searches run on two threads unless a table says otherwise. Times are medians of five
+calls, after a first call that compiles the kernels. The table of the projection also shows times
+for the rows of the given files, whose first 1,000 rows are the queries. The script takes two
+minutes on two cores.
 """
 
 import sys

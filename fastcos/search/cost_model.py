@@ -2,8 +2,8 @@
 
 To decide how a search runs, ``fastcos.search.plan`` compares its sizes with the thresholds of this
 module. To estimate how long a search takes, ``fastcos.search.estimate`` uses the rates of this
-module. The numbers were measured by ``python -m bench.lab.search_plan`` and ``python -m
-bench.lab.explain``; ``docs/dev/costs.md`` contains the measurements.
+module. ``docs/dev/costs.md`` contains the measurements behind the numbers; ``python -m
+bench.lab.search_plan`` and ``python -m bench.lab.explain`` repeat some of the measurements.
 """
 
 import dataclasses
