@@ -269,12 +269,12 @@ def main():
     print(
         f"# One service under load, with the index of each library\n\n"
         f"In each request, a client asks the example service for the {K} nearest of "
-        f"{given.items:,} rows of {given.columns} columns. The clients send requests for "
-        f"{given.seconds:g} s over each number of connections. The service and its clients share "
-        f'{os.cpu_count()} cores of {cpu}. The column "recall" of the table shows which share '
-        "of the returned items are among the true nearest items, and from how many requests this "
-        "share was computed. `python -m examples.service_benchmark` wrote this page on "
-        f"{datetime.date.today()}, with these versions: "
+        f"{given.items:,} rows of {given.columns} columns. For each number of connections, the "
+        f"clients send requests for {given.seconds:g} s. The service and its clients share "
+        f'{os.cpu_count()} cores of {cpu}. The column "recall" of the table contains the share '
+        "of the returned items that are among the true nearest items, and the number of requests "
+        "from which this share was computed. `python -m examples.service_benchmark` wrote this "
+        f"page on {datetime.date.today()}, with these versions: "
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
     )
     header = (

@@ -323,8 +323,8 @@ def _check_search(
     name = validation.as_instance("measure", measure, str, "a name")
     if getattr(type(get_measure(name)), "_fit", None) is not BaseMeasure._fit:
         raise ValueError(
-            "measure must learn nothing from the items on a cluster (such as cosine, dot, "
-            f"neg_euclidean, angular), got {validation.format_value(name)}"
+            "measure must learn nothing from the items if the search runs on a cluster (use, for "
+            f"example, cosine, dot, neg_euclidean or angular), got {validation.format_value(name)}"
         )
     item_rows = _open_rows("items" if items is not None else "queries", items or queries)
     n_queries = len(_open_rows("queries", queries))

@@ -156,7 +156,7 @@ def test_top_k_refuses_invalid_arguments(client, rows, tmp_path):
         ValueError, match=r"working_memory must be at most \d+ MiB per task for work"
     ):
         distributed.top_k(file, out=tmp_path / "out", working_memory=1e5)
-    with pytest.raises(ValueError, match="measure must learn nothing from the items on a cluster"):
+    with pytest.raises(ValueError, match="measure must learn nothing from the items if the search"):
         distributed.top_k(file, measure="whitened_cosine", out=tmp_path / "out")
     with pytest.raises(ValueError, match="k must be"):
         distributed.top_k(file, k=4000, out=tmp_path / "out")

@@ -125,7 +125,6 @@ LEARNED: dict[str, tuple[Any, str, float]] = {
 UNKEPT = (
     "unit_column_cosine", "zscore_cosine", "all_but_the_top", "whitened_cosine", "ica_cosine",
     "causal_inner_product", "popularity_whitened_cosine", "weight_cosine", "neg_euclidean",
-    "norm_angle_distance",
 )  # fmt: skip
 UNKEPT_SUBNORMAL = ("centered_cosine", "scaled_similarity", "feature_augmented")
 LOCAL = ("csls", "local_scaling", "dis_sim_local")

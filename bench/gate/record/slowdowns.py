@@ -20,7 +20,7 @@ def main():
     record = json.loads(Path(sys.argv[1]).read_text("utf8"))["log_ratios"]["nothing"]
     longest = max(map(len, record.values()))
     print(
-        "| slowdown | comparisons | reported as slower | benchmarks whose first verdict is slower "
+        '| slowdown | comparisons | reported as slower | benchmarks whose first verdict is "slower" '
         f"| benchmarks undecided after {longest} pairs |\n|---:|---:|---:|---:|---:|"
     )
     for slowdown in SLOWDOWNS:
