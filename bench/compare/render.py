@@ -454,10 +454,10 @@ def readme_rows(documents):
             words = f"{EXPLANATIONS[comparison['verdict']]}: {range_of(comparison)}"
         times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
         rows.append((title, times[0], f"{library}: {times[1]}", words))
-    lines = [f"The table shows the times on {bar_label(document)}:", ""]
+    lines = [f'The table shows the times for the setting "{bar_label(document)}":', ""]
     lines += table(
         ("work", "fastcos", "fastest other exact library",
-         "compared with that library, fastcos is (95 % interval)"),
+         "fastcos, compared with that library (95 % interval)"),
         rows,
     )  # fmt: skip
     lines += [machine_line(document), "", *losses(documents), ""]
@@ -476,13 +476,16 @@ def losses(documents):
     """Return a list with the verdicts of every machine, and all rows in which fastcos is slower."""
     lines = []
     for label, best in best_by_label(documents).items():
-        slower = "; ".join(
+        slower = [
             f"{row['title']} ({lead_of(row)})"
             for row in sorted(best, key=lambda row: row["ratio"])
             if row["verdict"] == "slower"
-        )
-        where = f" fastcos is slower here: {slower}." if slower else ""
-        lines.append(f"- **{label}.** {summary(best)}{where}")
+        ]
+        text = f"- **{label}.** {summary(best)}"
+        if slower:
+            tasks = "task" if len(slower) == 1 else "tasks"
+            text += f" fastcos is slower in the following {tasks}: {'; '.join(slower)}."
+        lines.append(text)
     return lines
 
 

@@ -34,9 +34,9 @@ report contains bounds on the share of nearest neighbours that remain neighbours
 rescaling whose condition is at most --condition. The report also compares the neighbours in ITEMS
 with the neighbours in other forms of the same model, and recommends similarities that no rescaling
 changes. The command writes audit.json and audit.html, a page that needs no network. With --against,
-the command also reports how many neighbours differ from an old version of the embeddings, and how
-many of these differences are explained by a linear change of basis. The exit status is 1 if a share
-is below its limit in --fail-under."""
+the command also reports how many neighbours have changed since an old version of the embeddings,
+and how many of these changes a linear change of basis explains. The exit status is 1 if a share is
+below its limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -89,10 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is 'certified', 'jaccard' or "
         "'unchanged'. 'certified' is the share of neighbours that provably remain neighbours under "
-        "every rescaling up to --condition. For 'jaccard', the neighbours in ITEMS are compared "
-        "with the neighbours in every other form of the same model; NAME stands for the lowest "
-        "Jaccard index. 'unchanged' is the share of neighbours that are also neighbours in OLD; a "
-        "change of basis between the two versions does not count as a change"
+        "every rescaling whose condition is at most --condition. For 'jaccard', the neighbours in "
+        "ITEMS are compared with the neighbours in each other form of the same model, and the "
+        "lowest Jaccard index is taken. 'unchanged' is the share of neighbours that are also "
+        "neighbours in OLD; a change of basis between the two versions does not count as a change"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (

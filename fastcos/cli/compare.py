@@ -48,7 +48,7 @@ grid of rescalings on a sample of 10,000 items. The command prints a conclusion,
 measures, a table of the rescalings as in Steck et al. 2024, and the ten nearest neighbours of
 popular items under several rescalings. The command writes comparison.html, a page on which you can
 sort the measures and open the details of each one; measures.csv, .png and .svg; comparison.csv,
-.png, .svg and .json; neighbors.csv; and, with labels and --all, exponents.png.
+.png, .svg and .json; and neighbors.csv. With labels and --all, it also writes exponents.png.
 
 For vectors (a file, or the items of a folder written by `fastcos fit`), the command evaluates how
 well the scores of every measure recover the labels of --labels, or how strongly these scores
@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "INTERACTIONS"
     )
     group.add_argument("--held-out", metavar="FILE", help=help_)
-    help_ = "file with the ids of the users of --model, in the order of its user rows"
+    help_ = "file with the id of each user of --model, in the order of the user embeddings"
     group.add_argument("--user-ids", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
     help_ = (
@@ -281,7 +281,7 @@ def _next_commands(
     )
     if leaderboard.gain is not None and best != leaderboard.baseline:
         gain = f"{leaderboard.gain.value:+.3f}"
-        reason += f"; the gain of its {leaderboard.score} over the plain cosine is {gain}"
+        reason += f"; compared with the plain cosine, the {leaderboard.score} changes by {gain}"
     return [
         ([*fit, "--out", "model"], "fits the model that the comparison used, and saves it"),
         (["fastcos", *serve], reason),

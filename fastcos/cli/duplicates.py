@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     threshold.add_argument(
         "--min-score", type=float, metavar="S", help="lowest score of a pair (the threshold)"
     )
-    help_ = "compute the threshold as the score that only a share P of random pairs reaches"
+    help_ = (
+        "share of random pairs whose score reaches the threshold; the command computes the "
+        "threshold from this share"
+    )
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     options.add_vectors(parser)
@@ -45,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "table of pairs to write, .csv or .parquet (default duplicates.csv)"
     parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
     help_ = (
-        "text file to write, with one id per line: the ids of the items that remain if you keep "
-        "one item of each group of near-duplicates"
+        "text file to write, with one id per line; the file contains the ids of the items that "
+        "remain if you keep only one item of each group of near-duplicates"
     )
     parser.add_argument("--kept", metavar="FILE", help=help_)
     options.add_json(parser)

@@ -22,10 +22,10 @@ SUMMARY = "write embeddings that no rescaling changes, for use in any vector ind
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
 .npy files that FAISS, usearch or SimilarityIndex can load unchanged.
-  --form query_metric writes items.npy and map.npy. In items.npy, the inner
-      product of two rows is the covariance, over all users, of the predicted
-      scores of the two items. To obtain the rows of new items, multiply their
-      embeddings by the matrix in map.npy.
+  --form query_metric writes items.npy and map.npy. The inner product of two rows
+      of items.npy is the covariance of the two items' predicted scores; the
+      covariance is taken over all users. To obtain the rows of new items,
+      multiply the embeddings of these items by the matrix in map.npy.
   --form canonical writes items.npy, users.npy and singular_values.npy. The inner
       products of users and items are the predictions of the model, and each
       column has the same norm in items.npy and users.npy.
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
             "--unit-rows must be left out with --form canonical and --align-to: --unit-rows "
-            "discards the norms of the items, without which no later export can align to this one"
+            "discards the norms of the items, but a later export needs them to align to this export"
         )
     older = None if args.align_to is None else _read_export(args.align_to, form)
     arrays = _arrays(form, model.items, users)

@@ -96,5 +96,5 @@ def _as_result(neighbors: Any, k: int, n_queries: int, n_items: int) -> Any:
     first = np.array(neighbors[:, :k])
     if first.min() < -1 or first.max() >= n_items:
         rule = f"hold item numbers from 0 to {n_items - 1}, or -1 as padding"
-        raise ValueError(f"--result must {rule}, got {first.min()} to {first.max()}")
+        raise ValueError(f"--result must {rule}, got numbers from {first.min()} to {first.max()}")
     return first

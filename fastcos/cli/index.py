@@ -17,10 +17,10 @@ from fastcos.search import Neighbors, SimilarityIndex
 from fastcos.validation.ids import are_strings
 
 DESCRIPTION = """\
-Build, change and search an exact index in a directory, which SimilarityIndex.open can open. The
-verbs add and remove write only the change, and the change takes effect completely or not at all. A
-running service reads the change by calling SimilarityIndex.refresh. The verb export writes
-embeddings for other vector indexes, and the verb duplicates finds near-duplicates."""
+Build, change and search an exact index in a directory. In Python, SimilarityIndex.open opens the
+index. The verbs add and remove write only the change, and the change takes effect completely or not
+at all. A running service reads the change by calling SimilarityIndex.refresh. The verb export
+writes embeddings for other vector indexes, and the verb duplicates finds near-duplicates."""
 EPILOG = f"""\
 examples:
   fastcos index build served shop
@@ -151,7 +151,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "does not return the items that the table lists for that query"
     )
     add("--exclude", metavar="FILE", help=help_)
-    help_ = "text file with the ids of the items that the search can find, one per line"
+    help_ = "text file with one id per line: the search finds only the items with these ids"
     add("--only", metavar="FILE", help=help_)
     options.add_vectors(parser)
     options.add_model_name(parser)
@@ -241,13 +241,13 @@ _VERBS = {
     "add": ("add items, and replace items with the same ids", _add_add, _add),
     "remove": ("remove items by id", _add_remove, _remove),
     "search": ("find neighbours of items or of other vectors", _add_search, _search),
-    "explain": ("show how a search would run, and about how long", _add_explain, _explain),
+    "explain": ("show how a search would run, and how long it would take", _add_explain, _explain),
     "duplicates": (duplicates.SUMMARY, duplicates.add_arguments, duplicates.run),
     "export": (export.SUMMARY, export.add_arguments, export.run),
 }
 _DESCRIPTIONS = {
-    "search": "Find in an index the k items that are most similar to each of its items, to each "
-    "item in --show, or to each vector in --queries. The command writes the same table as "
+    "search": "Find the k items of an index that are most similar to each item of the index, to "
+    "each item in --show, or to each vector in --queries. The command writes the same table as "
     "`fastcos neighbors`.",
     "explain": "Show how a search of an index would run, without running it. The output states "
     "which method is used and why other methods are not used, how the work is divided among the "

@@ -136,7 +136,7 @@ def _calibration(
     calibration = Calibration.load(args.calibration)
     if calibration.measure != measure.name:
         rule = f"be a calibration of the measure {measure.name}"
-        raise ValueError(f"--calibration must {rule}, got one of {calibration.measure}")
+        raise ValueError(f"--calibration must {rule}, got a calibration of {calibration.measure}")
     if args.fpr is None:
         return calibration, args.min_score
     validation.check_none("--min-score", args.min_score, "with --fpr")

@@ -131,8 +131,8 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
     )
     parser.add_argument("--id-column", metavar="C", help=help_)
     help_ = (
-        "file with the ids of the items, in the order of the vectors, if the file of vectors "
-        "contains no ids: .npy, .npz with an array named ids, or text with one id per line"
+        "if the file of vectors contains no ids: file with the id of each item, in the order of "
+        "the vectors (.npy, .npz with an array named ids, or text with one id per line)"
     )
     parser.add_argument("--ids", metavar="FILE", help=help_)
 
@@ -300,9 +300,10 @@ def report_labels(item_labels: "ItemLabels") -> tuple[list[str | None], dict[str
     used_columns = f"{column!r} for labels, {items!r} for items{name_column}"
     say(f"columns used from the label file: {used_columns}")
     say(
-        f"read the labels of {n_labelled:,} items in {len(classes)} classes, and left out "
-        f"{n_several:,} items with several labels, {n_none:,} without a label and {n_other:,} with "
-        f"a label that is not used; {n_unknown:,} items of the label file are not in the data"
+        f"read the labels of {n_labelled:,} items in {len(classes)} classes; left out "
+        f"{n_several:,} items with several labels, {n_none:,} items without a label, and "
+        f"{n_other:,} items with a label that --only does not name; {n_unknown:,} items of the "
+        "label file are not in the data"
     )
     counts = {"n_several": n_several, "n_none": n_none, "n_other": n_other, "n_unknown": n_unknown}
     return label_names(item_labels), {"classes": classes, "labelled": n_labelled, **counts}

@@ -27,9 +27,9 @@ INTERACTIONS, are never recommended to that user. The measure decides the rankin
 user_item_dot ranks items by the predicted scores of a model, and project_back_users ranks items by
 the votes of the 20 nearest users. Any other measure compares items: if the user has seen an item,
 this item votes for its 20 nearest neighbours. To find out which measure ranks best on your data,
-run `fastcos compare`. The command `fastcos recommend` writes a table with columns for user, rank,
-item and, for user_item_dot, score. With --show, the command prints the recommendations for the
-users that follow --show, and writes no table."""
+run `fastcos compare`. The command `fastcos recommend` writes a table with the columns user, rank
+and item. For user_item_dot, the table also has the column score. With --show, the command prints
+the recommendations for the users that follow --show, and writes no table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv
@@ -54,9 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_measure(parser, "user_item_dot")
     help_ = "rescaling D of the dimensions; fastcos neighbors --help describes its values"
     add("--rescaling", metavar="NAME", help=help_)
-    help_ = "if MODEL is a file of embeddings: file with the ids of its items, in the same order"
+    help_ = (
+        "if MODEL is a file of embeddings: file with the id of each item, in the order of the item "
+        "embeddings"
+    )
     add("--ids", metavar="FILE", help=help_)
-    help_ = "if MODEL is a file of embeddings: file with the ids of its users, in the same order"
+    help_ = (
+        "if MODEL is a file of embeddings: file with the id of each user, in the order of the user "
+        "embeddings"
+    )
     add("--user-ids", metavar="FILE", help=help_)
     lists.add_lists(parser, "number of items per user", "USER", "recommendations.csv")
     options.add_common(parser, seed=False)
