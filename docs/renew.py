@@ -54,11 +54,12 @@ PUBLISHED = {
         35, KERNELS, "a quiet machine", most_commits=100,
     ),
     "roofline": Published(
-        "docs/figures/roofline.png", ("python -m bench.lab.roofline",),
-        2, (*KERNELS, "fastcos/linalg"), "a quiet machine", "the date and CPU in docs/speed.md",
+        "docs/speed.md, docs/figures/roofline.png", ("python -m bench.lab.roofline",),
+        2, (*KERNELS, "fastcos/linalg"), "a quiet machine", "the CPU and rates in docs/speed.md",
     ),
     "threads": Published(
-        "docs/dev/benchmarks.md, docs/figures/threads.png", ("python -m bench.lab.threads",),
+        "docs/dev/benchmarks.md, docs/speed.md, docs/figures/threads.png",
+        ("python -m bench.lab.threads",),
         3, KERNELS, "a quiet machine, better with sixteen cores",
         "the table of docs/dev/benchmarks.md; then python docs/renew.py figures",
     ),
@@ -199,6 +200,17 @@ class Renewal(NamedTuple):
     date: str
     machine: str
     minutes: str
+
+
+def state(renewal: Renewal) -> str:
+    """Return the words by which pages name the state of the code that was measured."""
+    return f"{renewal.date}, commit {renewal.commit[:10]}"
+
+
+def pages(one: Published) -> list[Path]:
+    """Return the Markdown pages that show the numbers."""
+    paths = (ROOT / word.rstrip(",:") for word in one.shown_in.split())
+    return [path for path in paths if path.suffix == ".md"]
 
 
 def git(*words: str) -> str | None:
@@ -358,6 +370,7 @@ def renew(name: str, data: Path | None, path: Path) -> None:
                 raise SystemExit(f"{name}: the command above failed; the record is unchanged")
     minutes = (time.monotonic() - started) / 60
     known = renewals(path)
+    last = known[name]
     known[name] = Renewal(
         name, git("rev-parse", "HEAD") or "", f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
         machine.description(), f"{minutes:.1f}",
@@ -366,6 +379,9 @@ def renew(name: str, data: Path | None, path: Path) -> None:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(Renewal._fields)
         lines.writerows(known[name] for name in PUBLISHED)
+    for page in pages(one):
+        text = page.read_text("utf8")
+        page.write_text(text.replace(state(last), state(known[name])), "utf8")
     print(f"{name} was renewed in {minutes:.1f} minutes: {one.shown_in}")
     if one.by_hand:
         print(f"{name}: copy from the output by hand: {one.by_hand}")

@@ -274,8 +274,8 @@ def main():
         f'{os.cpu_count()} cores of {cpu}. The column "recall" of the table contains the share '
         "of the returned items that are among the true nearest items, and the number of requests "
         "from which this share was computed. `python -m examples.service_benchmark` wrote this "
-        f"page on {datetime.date.today()}, with these versions: "
-        f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
+        f"page ({datetime.date.today()}, commit {(machine.commit()[0] or 'unknown')[:10]}), with "
+        f"these versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
     )
     header = (
         "library", "connections", "median, ms", "99th percentile, ms", "requests per second",

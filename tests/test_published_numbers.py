@@ -1,6 +1,7 @@
 """Published numbers are not much older than the code that they describe."""
 
 import csv
+import re
 import runpy
 import subprocess
 from pathlib import Path
@@ -98,6 +99,34 @@ def test_commits_of_the_record_are_in_the_history():
     if any(b"shallow" in answer.stderr or answer.returncode > 1 for answer in answers.values()):
         pytest.skip("this clone lacks the history")
     assert [commit for commit, answer in answers.items() if answer.returncode] == []
+
+
+# These pages quote numbers of a page that they link, and that names the date and the commit.
+QUOTING = {("service", "README.md"), ("gate", "README.md"), ("gate", "bench/gate/README.md")}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_pages_name_the_date_and_the_commit_of_their_numbers(name):
+    last = renew["renewals"](renew["RECORD"])[name]
+    for page in renew["pages"](PUBLISHED[name]):
+        if (name, str(page.relative_to(ROOT))) not in QUOTING:
+            text = " ".join(page.read_text("utf8").split())
+            # Tables of bench/results are written by a program, in other words.
+            assert (last.commit[:10] if name == "speed" else renew["state"](last)) in text, page
+
+
+def test_a_renewal_changes_the_date_and_the_commit_on_the_pages(tmp_path, run, monkeypatch):
+    page, before = tmp_path / "page.md", "We ran it (2026-01-02, commit 0123456789)."
+    page.write_text(before)
+    one = PUBLISHED["animation"]._replace(shown_in=str(page), commands=("python -c pass",),
+                                               code=("LICENSE",))  # fmt: skip
+    monkeypatch.setitem(PUBLISHED, "animation", one)
+    path = record(tmp_path, "animation", "0123456789" + 30 * "0")
+    path.write_text(re.sub(r"(0123456789\d+),[\d-]+", r"\1,2026-01-02", path.read_text()))
+    assert run("animation", "--record", str(path)).returncode == 0
+    after = page.read_text()
+    last = renew["renewals"](path)["animation"]
+    assert after == f"We ran it ({last.date}, commit {last.commit[:10]})." != before
 
 
 def test_list_shows_command_time_and_age(run):
