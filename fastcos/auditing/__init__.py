@@ -16,7 +16,7 @@ items, and calls the following modules:
 - ``attacks`` computes upper bounds: it searches for rescalings that remove a neighbour.
 - ``worst_rescaling`` searches for the single map that replaces the most neighbours.
 - ``variants`` computes other parametrisations of the model, and invariant baselines.
-- ``label_recovery`` searches for the range of the AUC of labels over rescalings.
+- ``label_recovery`` searches for the lowest and the highest AUC of labels under rescalings.
 - ``report`` and ``audit_records`` contain the result, with numbers, a verdict and advice.
 
 Other modules of the package answer other questions:

@@ -71,7 +71,8 @@ class Alignment(Record):
         old factors were not balanced, the stored vectors are no longer valid. Replace these stored
         vectors once, either with ``old_items`` and ``old_users`` or with the new vectors.
     shared, old_shared : ndarray (m,), int64
-        Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
+        The items that both versions contain: ``shared`` contains their row numbers in ``items``,
+        and ``old_shared`` contains their row numbers in ``old_items``.
     n_new, n_removed : int
         Number of items that only the new version contains, and number of items that only the old
         version contains.
@@ -84,14 +85,16 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        Fraction of the shared items that match themselves, after and before the alignment. An item
-        matches itself if its own new vector, or an equal one, has the highest cosine with its old
-        vector. The self-match rates are computed from at most 2,000 shared items.
+        Fraction of the shared items that match themselves. ``self_match_rate`` is the fraction
+        after the alignment, and ``self_match_rate_before`` is the fraction before the alignment. An
+        item matches itself if its own new vector, or an equal one, has the highest cosine with its
+        old vector. The self-match rates are computed from at most 2,000 shared items.
         ``self_match_rate_before`` is None if the two versions have different numbers of columns.
     moved : ndarray, int64
-        Row numbers in ``items`` of shared items that changed much more than most shared items. An
-        item is listed if Fisher's z of the cosine between its old and its new vector is more than
-        four robust standard deviations below the median. The item that changed most comes first.
+        The shared items that changed much more than most shared items, as row numbers in ``items``.
+        An item is listed if Fisher's z of the cosine between its old and its new vector is more
+        than four robust standard deviations below the median. The item that changed most comes
+        first.
     """
 
     items: Floats

@@ -36,7 +36,8 @@ class Attack(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Neighbours by descending cosine and, for equal cosines, by ascending index.
+        Neighbours in descending order of the cosine. Neighbours with equal cosines are in ascending
+        order of the index.
     radius : ndarray (n, k), float64
         The lowest condition number at which the attack found a rescaling that removes the neighbour
         from the k nearest items. The radius is inf if no rescaling that was tried removed the

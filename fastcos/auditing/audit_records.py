@@ -12,12 +12,12 @@ from fastcos.validation import Floats
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
-# The audited factors are compared with each form by the map from the factors to the form. If the
-# condition number of this map is below SAME_CONDITION, the factors count as having the form. A map
-# with a condition number of 1.05 changes Fisher's z of a cosine by at most 0.05. SAME_CONDITION is
-# high enough for the factors that gradient training or a randomized SVD returns, because such
-# factors differ slightly from the exact form. SAME_CONDITION is low enough to tell apart two forms
-# that differ by a rescaling with a condition number of 1.1.
+# To compare the audited factors with a form, the audit computes the linear map from the factors to
+# the form. If the condition number of this map is below SAME_CONDITION, the factors count as having
+# the form. A map with a condition number of 1.05 changes Fisher's z of a cosine by at most 0.05.
+# SAME_CONDITION is above 1, because the factors of gradient training and of a randomized SVD differ
+# slightly from the exact form. SAME_CONDITION is low enough to tell apart two forms that differ by
+# a rescaling with a condition number of 1.1.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
@@ -45,14 +45,15 @@ class RobustnessPoint(Record):
     condition : float
         The largest condition number of the maps.
     certified_linear : float
-        Lower bound of the share of neighbours that survive every invertible linear map. The bound
-        is the share of neighbours that are certified to survive, among the neighbours of all items.
+        Lower bound of the share of neighbours that survive every invertible linear map.
+        Certificates were computed for all items, and the bound is the share of neighbours that were
+        certified.
     certified : float
-        Lower bound of the share of neighbours that survive every rescaling. The bound is the share
-        of neighbours that are certified to survive, among the neighbours of sampled items.
+        Lower bound of the share of neighbours that survive every rescaling. Certificates were
+        computed for sampled items, and the bound is the share of neighbours that were certified.
     unbroken : float
-        Upper bound of the share of neighbours that survive every rescaling. The bound is the share
-        of neighbours that no attack removed, among the neighbours of sampled items.
+        Upper bound of the share of neighbours that survive every rescaling. Attacks were computed
+        for sampled items, and the bound is the share of neighbours that no attack removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
@@ -104,7 +105,8 @@ class VariantScores(Record):
         Correlation between the cosines of sampled items in the variant and in the audited
         embeddings; None if all cosines are equal.
     hubness : float
-        Skewness, over all items, of the number of sampled neighbour lists that contain an item.
+        For each item, the number of sampled neighbour lists that contain it is counted; ``hubness``
+        is the skewness of these counts.
     auc : float or None
         Probability that two items with the same label have a larger cosine than two items with
         different labels. None without labels.

@@ -22,9 +22,9 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # To prove that a neighbour stays nearer than a competing item, a certificate examines the range of
-# the ratio of their norms. A certificate halves each piece of the range that it cannot decide, at
-# most DEPTH times. A certificate examines all 2^DEPTH pieces only if the condition number is near
-# the radius.
+# the ratio of the norms of the neighbour and the competing item. If the certificate cannot decide a
+# piece of the range, it halves the piece, at most DEPTH times. A certificate examines all 2^DEPTH
+# pieces only if the condition number is near the radius.
 DEPTH = 6
 # If a list of competing items does not decide an edge, the edge is examined again with a list that
 # is _GROWTH times as long.
@@ -45,7 +45,8 @@ class CertifiedNeighbors(NamedTuple):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Neighbours by descending cosine and, for equal cosines, by ascending index.
+        Neighbours in descending order of the cosine. Neighbours with equal cosines are in ascending
+        order of the index.
     scores : ndarray (n, k), float32
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
@@ -78,9 +79,9 @@ def certified_neighbors(
     The radius of a neighbour is a condition number: no map of the family with a lower condition
     number removes the neighbour from the k nearest items. For the family "linear", the radius is a
     lower bound of the smallest condition number at which a map removes the neighbour. For the
-    family "rescaling", the radius approximates the lowest condition number at which another item
-    can overtake the neighbour, that is, become nearer to the item than the neighbour is. The
-    logarithms of the radius and of this condition number differ by at most 1 %.
+    family "rescaling", the radius approximates the lowest condition number at which an item that is
+    not one of the k nearest can become nearer than the neighbour. The logarithms of the radius and
+    of this condition number differ by at most 1 %.
 
     Parameters
     ----------
@@ -123,10 +124,10 @@ def certified_neighbors(
     most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
     of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
     items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function tests
-    every other item m: can any rescaling make item m nearer to item i than neighbour j is? For one
-    fixed ratio between the norms of items j and m, the test is a linear programme. The function
-    solves these linear programmes for the 4,096 items m that are nearest to item i. For items m
-    that are farther from item i, the function uses the bound 2 ln κ.
+    every item m that is not one of the k nearest: can any rescaling make item m nearer to item i
+    than neighbour j is? For one fixed ratio between the norms of items j and m, the test is a
+    linear programme. The function solves these linear programmes for the 4,096 items m that are
+    nearest to item i. For items m that are farther from item i, the function uses the bound 2 ln κ.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A map from the vectors of a new text encoder to those of an old one, and its expected accuracy.
+"""A map from a new text encoder to an old one, and a prediction of how accurate the map is.
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder. With mapped queries, you can search a corpus that
@@ -33,7 +33,7 @@ _NORMAL_95 = 1.959963984540054
 @as_table
 @dataclass(frozen=True)
 class EncoderMap(Record):
-    """A map from the vectors of a new encoder to those of an old encoder, and its accuracy.
+    """A map from a new encoder to an old encoder, and a prediction of how accurate the map is.
 
     Attributes
     ----------
@@ -200,11 +200,11 @@ def map_encoder(
     )
     # The final map is better than the map of a fold. The final map is fitted on all texts, whereas
     # the map of a fold is fitted on only nine tenths of the texts. The advantage of the final map
-    # is estimated from ``gain``. The variable ``gain`` is the overlap of maps that are fitted on
-    # nine tenths of the texts, minus the overlap of maps that are fitted on half as many texts. If
-    # the error of a map is proportional to 1 / m for m texts, the overlap of the final map exceeds
-    # the overlap of a fold by one tenth of ``gain``. If the error decreases linearly with log m,
-    # the overlap of the final map exceeds the overlap of a fold by 15 % of ``gain``.
+    # is estimated from ``gain``. The variable ``gain`` is the overlap of the maps of the folds,
+    # minus the overlap of maps that are fitted on only half of the same texts. If the error of a
+    # map is proportional to 1 / m for m texts, the overlap of the final map exceeds the overlap of
+    # a fold by one tenth of ``gain``. If the error decreases linearly with log m, the overlap of
+    # the final map exceeds the overlap of a fold by 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -258,7 +258,7 @@ def _nearest(
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the standard error of the mean overlap, over texts or over folds (the larger one)."""
+    """Return the larger of two standard errors of the mean overlap: over texts, and over folds."""
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

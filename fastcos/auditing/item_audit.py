@@ -74,7 +74,7 @@ def audit(
     progress: parallel.Progress | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Audit:
-    """Report how far the cosines of items depend on the parametrisation of their model.
+    """Report how much the cosines of items depend on the parametrisation of their model.
 
     A rescaling is a diagonal matrix D. Multiplying the users by D and the items by the inverse of D
     changes no dot product of a user and an item. The rescaling changes the cosines of items,
@@ -96,10 +96,10 @@ def audit(
         Item embeddings, with p > k. A zero row has no direction; the report states the number of
         zero rows and leaves them out.
     users : array_like (n, d), optional
-        User or query embeddings of the same model. If users are passed, the audit also finds the
-        neighbours of the items in the balanced factors and by the query metric, and compares them
-        with the neighbours in the audited items. The balanced factors and the query metric depend
-        on the users.
+        User or query embeddings of the same model. If users are passed, the audit also compares the
+        neighbours in the audited items with the neighbours in the balanced factors and with the
+        neighbours by the query metric. The balanced factors and the query metric depend on the
+        users.
     labels : array_like (p,), int or str, optional
         Label of each item, such as its category; None for an item without a label. The audit tests
         whether cosines recover the labels.
@@ -107,13 +107,14 @@ def audit(
         Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
-        recognises factors whose weight decay was weighted by the numbers of interactions, as in
-        ALS-WR. Even without ``popularity`` and ``activity``, the audit recognises the factors that
-        many epochs of stochastic gradient descent produce if all observations have equal noise.
+        recognises the factors of a training in which the weight decay of each row was weighted by
+        its number of interactions, as in ALS-WR. Many epochs of stochastic gradient descent lead to
+        the same form if all observations have equal noise.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
         With ``gradient_noise``, the audit recognises factors to which stochastic gradient descent
-        has converged, and reports the number of epochs that this convergence takes.
+        has converged, and predicts in how many epochs the distance from convergence falls to 1/e of
+        its value.
     k : int
         Number of neighbours per item.
     condition : float
@@ -152,7 +153,7 @@ def audit(
         As in :func:`fastcos.top_k`.
     progress : callable, optional
         Function that is called as progress(done, total) while the nearest neighbours are searched.
-        Both arguments count items.
+        ``done`` and ``total`` are numbers of items.
     random_state : int or Generator
         Seed of the samples.
 
@@ -185,8 +186,8 @@ def audit(
       measured on 1,000 other items.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
-    into ``working_memory``; the report is the same as for arrays in memory. Besides the blocks that
-    are read from disk, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a
+    into ``working_memory``; the report is the same as for arrays in memory. In addition to the
+    blocks of rows, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a
     memory-mapped file about 20 times.
 
     The rescalings are those of Steck, Ekanadham and Kallus, arXiv:2403.05440. The certificates are
@@ -387,7 +388,7 @@ def _study_labels(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[variants.Labelled, dict[str, Any]]:
-    """Return labelled items with their labels, and the fields of Audit about labels.
+    """Return labelled items, their labels, and the fields ``label_test`` and ``label_recovery``.
 
     The items are a sample of all labelled items. The fields contain a test of whether cosines
     recover the labels, and the range of the AUC that a search over rescalings finds.
@@ -396,8 +397,8 @@ def _study_labels(
     labelled_rows = np.flatnonzero(codes >= 0)
     sample_rows = _sample_rows(labelled_rows, _LABELLED_ROWS, generator)
     if len(np.unique(codes[sample_rows])) == len(sample_rows):
-        # The AUC needs pairs of items with the same label, so the sample is drawn again, from
-        # labels that several items have.
+        # The AUC needs pairs of items with the same label. A second sample is therefore drawn,
+        # which contains only labels that several items have.
         shared_labels = np.flatnonzero(np.bincount(codes[labelled_rows]) > 1)
         sampled_labels = _sample_rows(shared_labels, _LABELLED_ROWS // 2, generator)
         has_sampled_label = np.isin(codes[labelled_rows], sampled_labels)

@@ -58,11 +58,12 @@ def label_recovery_range(
     Notes
     -----
     Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2. All steps
-    stay within the bounds that ``condition`` allows. The gradient is a weighted sum over pairs of
-    items. Let c be the cosine of a pair. If the two items have the same label, the weight of the
-    pair is the density of the different-label cosines at c. If the two items have different labels,
-    the weight of the pair is the density of the same-label cosines at c. A step takes O(m² d) time
-    for m sampled items with d dimensions.
+    stay within the bounds that ``condition`` allows. The gradient of the AUC is a weighted sum of
+    the gradients of the cosines of all pairs. Let f be the density of the cosines of pairs with the
+    same label, and let g be the density of the cosines of pairs with different labels. A pair with
+    the cosine c has the weight g(c) / n if the two labels are equal, and -f(c) / N if they differ,
+    where n is the number of pairs with the same label, and N is the number of pairs with different
+    labels. A step takes O(m² d) time for m sampled items with d dimensions.
 
     Examples
     --------
@@ -129,7 +130,7 @@ def search_rescalings(
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Return whether there are at least two labels, one of which occurs more than once."""
+    """Return whether there are at least two labels, and some label occurs more than once."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 
@@ -156,9 +157,9 @@ def _ascend(
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
-            # The derivative of the cosine c of the unit rows u and v with respect to ln w_l is
-            # u_l v_l - c (u_l² + v_l²) / 2. To get the gradient of the AUC, each pair's derivative
-            # of the cosine is weighted by the matrix A, and the products are added.
+            # If c is the cosine of the unit rows u and v, the derivative of c with respect to ln
+            # w_l is u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of these
+            # derivatives over all pairs, weighted by the entries of A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2

@@ -19,7 +19,8 @@ from fastcos.validation import Floats, Integers
 # Share of ``working_memory`` that rows from disk may take; the rest is needed for the sorted row
 # numbers.
 _ROWS_SHARE = 0.8
-# Bytes per entry of the float32 copy that is made of each row on disk.
+# Rows that are read from disk are also copied as float32. The copy takes _COPY_BYTES bytes per
+# entry.
 _COPY_BYTES = 4
 
 
@@ -32,8 +33,8 @@ class ItemRows(NamedTuple):
     - ``get_index``: A function that returns the search index of all items, and builds this index
       when it is called for the first time.
     - ``working_memory``: The largest amount of memory that a search may use, in MiB.
-    - ``max_rows``: The number of items that fit in ``working_memory`` or, if the items are in
-      memory, the number of all items.
+    - ``max_rows``: The number of items that fit in ``working_memory``. If the items are in memory,
+      ``max_rows`` is the number of all items.
     - ``n_threads``: The number of threads.
     """
 
@@ -47,7 +48,7 @@ class ItemRows(NamedTuple):
 
     @property
     def arrays(self) -> Any:
-        """The items, their norms and the row numbers, as the record that kernels take."""
+        """The items, their norms and the row numbers, as the record that is passed to kernels."""
         return records.SampledRows(self.items, self.norms, self.rows)
 
     def subset(self, rows: Integers) -> "ItemRows":
@@ -61,8 +62,8 @@ def as_edges(
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
     """Return the validated ``items``, ``k`` and ``condition`` for a function that uses edges.
 
-    The items are returned as an ``ItemRows`` object, whose subset consists of ``rows`` or, by
-    default, of all rows.
+    The items are returned as an ``ItemRows`` object with the subset ``rows``. If ``rows`` is None,
+    the subset contains all rows.
     """
     item_rows = memmap.as_mapped_rows("items", items)
     p = len(item_rows)

@@ -28,8 +28,9 @@ _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
 )
-# This dictionary describes each form in which users and items have the same Gram matrix. Each
-# description also names the training without weight decay that leads to the form.
+# For each form in which users and items have the same Gram matrix, this dictionary contains a
+# description of the form. It also contains the kinds of training that lead to nearly the same form
+# without weight decay.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",
@@ -66,8 +67,8 @@ class Audit(Record):
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
-        Number of sampled items whose neighbours were compared with their neighbours under other
-        parametrisations.
+        Number of sampled items whose neighbours in the audited embeddings were compared with the
+        neighbours of the same items in other parametrisations.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument ``trained_on`` of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
@@ -76,19 +77,18 @@ class Audit(Record):
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
         Name of the entry of ``parametrizations`` whose cosines differ only negligibly from the
-        cosines of the audited factors. The attribute is None if the cosines of every entry differ
-        more, or if there is only one dimension.
+        cosines of the audited factors. The attribute is None if there is no such entry, or if there
+        is only one dimension.
     epochs_to_forget : float or None
-        Prediction for training that continues by stochastic gradient descent: after this number of
-        epochs, the distance of the factors from convergence is 1/e of its current value.
-        ``epochs_to_forget`` is None unless ``gradient_noise`` was passed to the audit. The distance
-        is the logarithm of the condition number of the map from the audited factors to the
-        converged factors.
+        Predicted number of further epochs of stochastic gradient descent after which the distance
+        of the factors from convergence is 1/e of its current value. ``epochs_to_forget`` is None
+        unless ``gradient_noise`` was passed to the audit. The distance is the logarithm of the
+        condition number of the map from the audited factors to the converged factors.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
         of a sampled item and one of its neighbours. To first order, a rescaling with the condition
-        number κ changes Fisher's z of the cosine of a pair by at most ln κ times the index of the
-        pair.
+        number κ changes Fisher's z = artanh(cosine) of a pair by at most ln κ times the index of
+        the pair.
     random_basis_sensitivity : float
         Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
         ``sensitivity``.

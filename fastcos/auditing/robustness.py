@@ -12,9 +12,9 @@ from fastcos.auditing.audit_records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
-# The robustness curve is computed at these condition numbers, most of which are near 1, because
-# most neighbours are already lost there. The table in docs/howto/audit.md must list the same
-# condition numbers as CONDITIONS.
+# The robustness curve is computed at these condition numbers. Most of them are near 1, because most
+# neighbours are lost even at such low condition numbers. The table in docs/howto/audit.md must list
+# the same condition numbers as CONDITIONS.
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 
@@ -25,7 +25,7 @@ def robustness_curve(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[RobustnessPoint, ...]:
-    """Return the points of the robustness curve at the conditions CONDITIONS and ``condition``.
+    """Return a point of the robustness curve for ``condition`` and for each number in CONDITIONS.
 
     ``sample`` contains all items, and the row numbers of some of them. Only the edges of these
     items are certified and attacked under rescalings. ``linear`` (p, k) contains the certified
@@ -88,7 +88,7 @@ def _share(radius: Floats, condition: float) -> float:
 
 
 def _error(radius: Floats, condition: float, population: int) -> float:
-    """Return the standard error, over a sample of rows, of the share that ``_share`` returns."""
+    """Return the standard error of the result of ``_share`` for a sample of rows."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
     return neighbor_edges.standard_error(

@@ -32,7 +32,7 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
 Map = Callable[[validation.Rows], validation.Rows]
-Labelled = tuple[Integers, Integers]  # the numbers of rows with a label, and the labels
+Labelled = tuple[Integers, Integers]  # row numbers, and the label code of each row
 
 # If U s V' is the singular value decomposition of the predictions, the item embeddings of a
 # parametrisation are V (s²)^power. For each parametrisation, _FORMS contains the power and a
@@ -74,8 +74,8 @@ class Variant(BaseMeasure):
     - ``meaning``: A description of the derived rows.
     - ``condition``: The condition number of the map from the audited items to the variant, or None
       if the map is not invertible or if the variant is not a parametrisation of the model.
-    - ``transform``: A function that maps rows of the items to rows of the variant with the same
-      dtype, or None if the variant consists of the audited rows themselves.
+    - ``transform``: A function that maps rows of the items to rows of the variant, and preserves
+      the dtype of the rows; None if the variant consists of the audited rows themselves.
     """
 
     def __init__(

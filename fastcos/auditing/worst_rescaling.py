@@ -1,9 +1,9 @@
 """A search for the single map of bounded condition number that replaces the most neighbours.
 
-Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so each
-edge may be removed by a rescaling D of its own. The search of this module looks for one map that is
-applied to all items, because a change to another parametrisation of the model also applies one map
-to all items.
+Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so
+different edges may be removed by different rescalings D. The search of this module looks for one
+map that is applied to all items, because a change to another parametrisation of the model also
+applies one map to all items.
 """
 
 from collections.abc import Sequence
@@ -33,16 +33,18 @@ _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # Default and largest number of starting points of a search. The first starting points are computed
 # from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
-# An audit uses _MIN_STARTS starting points if the search uses a sample, because more starting
-# points do not replace more neighbours of the items outside the sample. If the search uses all
-# items, the number of starting points is _START_BUDGET divided by the product of the numbers of
-# rows and dimensions. For 1,000 items with 50 dimensions, an audit uses 4 starting points, which
-# replace 0.2 percentage points more of the neighbours than 2 starting points.
+# An audit uses _MIN_STARTS starting points if the search uses a sample, because a map that is found
+# with more starting points does not replace more neighbours of the items outside the sample. If the
+# search uses all items, the number of starting points is _START_BUDGET divided by the product of
+# the numbers of rows and dimensions, but at least _MIN_STARTS and at most N_STARTS. For 1,000 items
+# with 50 dimensions, an audit uses 4 starting points. The map that is found with 4 starting points
+# replaces 0.2 percentage points more of the neighbours than the map that is found with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips of weights per dimension in one search. The number is halved for a search
-# on a sample, because more flips do not replace more neighbours of the items outside the sample.
-# The number is also halved for a search for a linear map. For 1,000 items with 50 dimensions,
-# doubling the number of flips would replace only 0.3 percentage points more of the neighbours.
+# Number of trial flips of weights per dimension in one search. The number is halved for a search on
+# a sample, because a map that is found with more flips does not replace more neighbours of the
+# items outside the sample. The number is also halved for a search for a linear map. For 1,000 items
+# with 50 dimensions, a map that is found with twice the number of flips would replace only 0.3
+# percentage points more of the neighbours.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
@@ -309,7 +311,7 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the gradient (d, d) of a smoothed count of lost edges; the variable is the metric.
+        """Return the gradient (d, d) of a smoothed count of lost edges with respect to the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth step function of the difference between its score and the

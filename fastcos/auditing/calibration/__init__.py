@@ -1,14 +1,14 @@
-"""Calibration of scores: the share of random pairs whose score is at least as high.
+"""Calibration of scores: the share of random pairs that reach each score.
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. Instead of a
 cosine, you specify the false-positive rate that you accept. A calibration scores all pairs of the
 vectors of a model. From these scores, it computes the threshold for the accepted false-positive
 rate. The package consists of the following modules:
 
-- ``calibrate`` draws samples of the rows, and makes passes over the scores of all their pairs.
+- ``calibrate`` draws samples of the rows, and scores all pairs of sampled rows.
 - ``histogram`` counts the scores in 2^16 bins, and counts the high scores of each row.
 - ``tail`` fits a generalised Pareto distribution to the highest scores.
-- ``threshold_range`` searches for the range in which rescalings D move the threshold.
+- ``threshold_range`` searches for the lowest and the highest threshold under rescalings D.
 - ``distribution`` computes thresholds, p-values, expected numbers of false positives and false
   discovery rates.
 - ``result`` adds intervals, a verdict and notes, and ``files`` saves and loads the result as JSON.

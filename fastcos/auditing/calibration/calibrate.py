@@ -62,14 +62,13 @@ def calibrate(
     measure : str or Measure
         As in :func:`fastcos.top_k`. The measure is fitted to the sampled items.
     fpr : float
-        The verdict of the result refers to this false-positive rate, and the method ``threshold``
-        of the result uses this rate if you call the method without a rate. A rate below the
-        ``smallest_fpr`` of the result is replaced by ``smallest_fpr``, and the field ``fpr``
-        contains the rate that was used.
+        The false-positive rate to which the verdict of the result refers. The method ``threshold``
+        of the result uses this rate by default. A rate below the ``smallest_fpr`` of the result is
+        replaced by ``smallest_fpr``, and the field ``fpr`` contains the rate that was used.
     sample : int, optional
-        Number of rows that are drawn without replacement, from the items and also from the queries.
-        Default: all rows. The method ``rate_interval`` of the result returns an interval for the
-        sampling error.
+        Number of items that are drawn without replacement. If ``queries`` is passed, the same
+        number of queries is drawn. Default: all rows. The method ``rate_interval`` of the result
+        returns an interval for the sampling error.
     condition : float, optional
         If ``condition`` is passed, the function also computes the range of the threshold for the
         rate ``fpr`` under all rescalings D with a condition number of at most ``condition``
@@ -77,11 +76,11 @@ def calibrate(
         measure "cosine" and without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name of
-        the model is stored with the result. An index may also store the name of its model; such an
-        index raises an error if you pass a calibration of another model.
+        the model is stored with the result. An index may also store the name of its model. A search
+        of such an index raises an error if it uses a calibration of another model.
     progress : callable, optional
-        Function that is called as progress(done, total). Both arguments count queries, summed over
-        all passes.
+        Function that is called as progress(done, total), where both arguments are numbers of
+        queries. A query counts once in each pass.
     random_state : int or Generator
         Seed of the sample.
 

@@ -19,8 +19,8 @@ RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # above a score, the relative standard error of their share is 10 %. If the queries are the items,
 # each pair is counted twice, so the relative standard error is 14 %.
 OBSERVED = 100
-# The tail model is used down to the false-positive rate at which EXTRAPOLATED pairs are expected
-# above the threshold.
+# The lowest false-positive rate for which the tail model is used is EXTRAPOLATED divided by the
+# number of pairs.
 EXTRAPOLATED = 0.01
 
 
@@ -86,13 +86,14 @@ class PairDistribution(Record):
         -------
         float
             If at least 100 pairs are above the threshold, the threshold is the edge of a bin;
-            otherwise the tail model determines the threshold. If more pairs share the largest score
-            than the rate permits, the threshold is the next float above this score.
+            otherwise the tail model determines the threshold. If so many pairs have the largest
+            score that their share exceeds the rate, the threshold is the next float above this
+            score.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
         above, edges = self.pairs_above, self.edges
-        # The factor 1 + 1e-9 compensates for the rounding of fpr times the number of pairs.
+        # The factor 1 + 1e-9 compensates for the rounding error of the product fpr * n_pairs.
         max_pairs = fpr * self.n_pairs * (1 + 1e-9)
         # The last bin includes its upper edge. Thresholds are compared with float32 scores, so the
         # next larger float32 is the smallest threshold that no score reaches.

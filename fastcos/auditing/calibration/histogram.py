@@ -16,7 +16,7 @@ from fastcos.validation import Floats, Integers
 # Number of bins of a histogram. For cosines, a bin is 2^-15 = 3e-5 wide.
 N_BINS = 2**16
 # Largest number of queries in one block of scores. The scores of a larger block do not fit in the
-# cache, and smaller blocks need more calls of BLAS. `tests.robustness.calibrated_rates null`
+# cache, and smaller blocks need more calls to BLAS. `tests.robustness.calibrated_rates null`
 # measures how long a calibration takes.
 _BLOCK = 128
 # Bytes of memory per score while scores are counted: the score itself, and up to five float64

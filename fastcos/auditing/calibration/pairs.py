@@ -22,7 +22,7 @@ class NearPairs(NamedTuple):
     Attributes
     ----------
     queries, items : ndarray (n,), int64
-        For each pair, the row number of its query and that of its item.
+        Row number of the query and row number of the item of each pair.
     scores : ndarray (n,), float64
         Scores of the pairs.
     """

@@ -76,13 +76,13 @@ class Calibration(PairDistribution):
         For each query and each threshold in ``levels``, the number of scores of the query that
         reach the threshold.
     independent : ndarray (6,), float64
-        For each threshold in ``levels``, an effective number of pairs: this many independent pairs
-        would determine the rate of the threshold as precisely as all pairs above it. The pairs
-        above a threshold are not independent, because several of them contain the same row.
+        For each threshold in ``levels``, the number of independent pairs that would determine the
+        rate of the threshold as precisely as the pairs above the threshold do. The pairs above a
+        threshold are not independent, because several of them contain the same row.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
-        The range of the threshold over rescalings; None unless a condition number was passed.
+        How far rescalings D move the threshold; None unless a condition number was passed.
     dataset : str
         SHA-256 of the shape, type and values of the input.
     model : str or None
@@ -112,11 +112,12 @@ class Calibration(PairDistribution):
     ) -> tuple[float, float]:
         """Return an interval for the true false-positive rate of ``threshold(fpr)``.
 
-        Several pairs contain the same row, so the pairs above the threshold count as a smaller
-        number of independent pairs. The interval treats the number of independent pairs as a
-        Poisson count. The interval assumes that rows are drawn independently from one population.
-        The interval takes hubs into account, but it is too narrow if the rows contain one tight
-        cluster; in this case, ``notes`` contains a warning.
+        The pairs above the threshold are not independent, because several of them contain the same
+        row. The interval is therefore computed from the number of independent pairs
+        (``independent_pairs``), which is treated as a Poisson count. The interval assumes that rows
+        are drawn independently from one population. The interval takes hubs into account, but it is
+        too narrow if the rows contain one tight cluster; in this case, ``notes`` contains a
+        warning.
 
         Parameters
         ----------
@@ -160,8 +161,8 @@ class Calibration(PairDistribution):
 
         The result is n / r, where n is the number of pairs above the threshold for the rate
         ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
-        computed at a rate that is about three times as high as ``fpr``. If r were computed at the
-        rate ``fpr`` and the sample lacked a hub by chance, r would be too small.
+        computed at a rate that is about three times as high as ``fpr``. At the rate ``fpr`` itself,
+        r would be too small for a sample that lacks a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -192,8 +193,8 @@ class Calibration(PairDistribution):
     def is_reachable(self, fpr: float) -> bool:
         """Return whether any score reaches the threshold for a false-positive rate.
 
-        The result is False if more pairs share the largest score than the rate permits, for example
-        because the rows contain many duplicates.
+        The result is False if so many pairs have the largest score that their share exceeds the
+        rate, for example because the rows contain many duplicates.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])

@@ -7,14 +7,16 @@ import numpy as np
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# The tail consists of the pairs with the highest scores: the share SHARE of all pairs, or MIN_PAIRS
-# pairs if that is more. MIN_PAIRS is large enough to fit two parameters, and so small that only the
-# highest scores determine the fit. `tests.robustness.calibrated_rates tail` compares other values
-# of SHARE and MIN_PAIRS.
+# The tail contains the pairs with the highest scores. The number of these pairs is SHARE times the
+# number of all pairs, but at least MIN_PAIRS. MIN_PAIRS is large enough to fit two parameters, and
+# so small that only the highest scores determine the fit. `tests.robustness.calibrated_rates tail`
+# compares other values of SHARE and MIN_PAIRS.
 SHARE = 1e-4
 MIN_PAIRS = 1000
-# The tail never contains more than a share MAX_SHARE of the pairs. If the tail model were fitted to
-# all pairs, the true false-positive rate at a threshold would be only half of the requested rate.
+# The number of pairs in the tail is limited to MAX_SHARE times the number of all pairs. The tail
+# starts at the edge of a bin, so it may contain more pairs if many scores lie in one bin. If the
+# tail model were fitted to all pairs, the true false-positive rate at a threshold would be only
+# half of the requested rate.
 MAX_SHARE = 0.2
 # Largest number of quantiles of the tail to which the tail model is fitted.
 _FITTED = 5000
@@ -51,7 +53,7 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return, for each score, the share of all pairs that reach it according to the tail model.
+        """Return, for each score, the share of all pairs that the model expects to reach the score.
 
         The scores must be at least ``start``.
         """
@@ -60,7 +62,7 @@ class Tail(Record):
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that, according to the model, a given share of all pairs reaches."""
+        """Return the score that the model expects a given share of all pairs to reach."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)

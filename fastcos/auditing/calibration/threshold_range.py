@@ -32,7 +32,7 @@ _GLOBAL_TRIALS = 1000
 @as_table
 @dataclass(frozen=True)
 class ThresholdRange(Record):
-    """The range of the threshold for one false-positive rate over rescalings D.
+    """How far rescalings D move the threshold for one false-positive rate.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """Search for the range in which rescalings D move the threshold for a false-positive rate.
+    """Search for the lowest and the highest threshold for a false-positive rate under rescalings D.
 
     The threshold for the rate ``fpr`` is the cosine that is reached by the fraction ``fpr`` of all
     pairs. Among all rescalings D with a condition number of at most ``condition``, the function
@@ -226,11 +226,11 @@ class _RankedPairs:
         self._pairs = np.triu_indices(len(unit), 1)
         n_pairs = len(self._pairs[0])
         fpr = validation.as_real("fpr", fpr, low=1 / n_pairs, high=1)
-        # The factor 1 + 1e-9 compensates for the rounding of fpr times the number of pairs.
+        # The factor 1 + 1e-9 compensates for the rounding error of the product fpr * n_pairs.
         self._rank = n_pairs - int(fpr * n_pairs * (1 + 1e-9))
 
     def threshold(self, logs: Floats) -> float:
-        """Return the threshold of the pairs if the columns are weighted by exp(logs)."""
+        """Return the threshold of the cosines if the weights of the columns are exp(logs)."""
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
