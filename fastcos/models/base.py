@@ -63,8 +63,8 @@ class FactorModel(
       the name of an array without the final underscore, and a value contains one letter per axis of
       the array. Axes with the same letter have the same length; the letter p denotes the number of
       items. If a value ends with "?", the array may be None, in which case it is not stored;
-    - ``_saved_fields``, which returns everything to save except the arrays, as a JSON document that
-      contains the validated "parameters";
+    - ``_saved_fields``, which returns a JSON document of everything that is saved besides the
+      arrays, including the validated "parameters";
     - ``_restore``, which sets the attributes that ``_saved_fields`` has saved.
     """
 

@@ -61,9 +61,9 @@ class CosineMF(FactorModel):
         the mean of every row; gain and offset are not used. "dot" is the inner product of rows that
         are not normalised; use "dot" to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
-        The loss of an interaction. "info_nce" is the negative logarithm of the softmax probability
-        of the item among itself and the items that were drawn at random (arXiv:1807.03748).
-        "negative_sampling" adds the binary logistic loss of the item and the losses of the items
+        The loss of an interaction. "info_nce" is the negative logarithm of the item's probability
+        under a softmax over the item and the items that were drawn at random (arXiv:1807.03748).
+        "negative_sampling" is the sum of the binary logistic losses of the item and of the items
         that were drawn at random (arXiv:1310.4546).
     temperature : float, default 0.25
         The number by which the cosines are divided in the model. At a lower temperature, the model
@@ -73,9 +73,9 @@ class CosineMF(FactorModel):
         temperature that best recovers the clusters of items.
     item_bias : bool, default True
         Whether the model contains a bias per item, which represents the popularity of the item.
-        ``negative_exponent`` accounts for a part of the popularity. If there are no biases, as in
-        word2vec, the rest of the popularity influences the directions and the norms of the
-        embeddings.
+        Unless ``negative_exponent`` is 0, popular items are also drawn more often as negative
+        samples, which offsets a part of their popularity. If there are no biases, as in word2vec,
+        the remaining part influences the directions and the norms of the embeddings.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
         users of a batch share the negative samples, but a user skips the items with which the user
@@ -90,7 +90,7 @@ class CosineMF(FactorModel):
         (arXiv:1602.05352). If ``propensity_exponent`` is 0, the weight of an interaction is its
         value.
     norm_penalty : float, default 0.0
-        Weight, in the loss, of the penalty Σ (|row| - 1)^2. The penalty is a sum over the rows of P
+        Weight of the penalty Σ (|row| - 1)^2 in the loss. The penalty is a sum over the rows of P
         and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
         Length of the first step by which training changes a row of A or B. The optimiser, Adagrad,

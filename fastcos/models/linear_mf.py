@@ -34,9 +34,9 @@ _DIRECT_SIDE = 1024
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# Let σ be singular value number _KNEE_SHARE * k, in descending order. The default λ suppresses the
-# directions whose singular values are smaller than σ. The λ that the paper chooses for its
-# simulation suppresses about the same directions as this default.
+# Let σ be singular value number _KNEE_SHARE * k, counted from the largest one. The default λ
+# suppresses the directions whose singular values are smaller than σ. The λ that the paper chooses
+# for its simulation suppresses about the same directions as this default.
 _KNEE_SHARE = 0.2
 
 
@@ -86,7 +86,8 @@ class LinearMF(FactorModel):
         the relative residual of every singular triplet is at most ``tol``. "auto" chooses "direct"
         if the smaller dimension of X is at most 1,024, and "randomized" otherwise.
     tol : float, default 1e-3
-        Largest relative residual of a singular triplet that the solver "randomized" accepts.
+        The solver "randomized" accepts a singular triplet if its relative residual is at most
+        `tol`.
     random_state : int or numpy.random.Generator, default 0
         Seed for the solver "randomized". Results with the same seed are bit-for-bit identical.
 
@@ -248,10 +249,10 @@ class LinearMF(FactorModel):
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
-        values in this simulation exceed 100. The default λ is singular value number k/5 for Eq. 2,
-        and the square of this singular value for Eq. 1. For Eq. 2 with k up to 5, λ is half of the
-        largest singular value, because singular value number k/5 would make all columns of the
-        solution zero.
+        values in this simulation exceed 100. Let σ be singular value number k/5 (rounded up,
+        counted from the largest one). The default λ is σ² for Eq. 1 and σ for Eq. 2. If k is at
+        most 5, σ is the largest singular value. With λ = σ, all columns of the solution of Eq. 2
+        would be zero, so λ is σ/2 for Eq. 2.
 
         Examples
         --------
@@ -302,8 +303,8 @@ class LinearMF(FactorModel):
         Returns
         -------
         ndarray (m, k), float32 or float64
-            The user embeddings, in the wider type of X and ``components_``. If ``center`` is True
-            or "both", the vector ``mean_`` is subtracted from every row of X before the
+            The user embeddings, in the wider of the types of X and ``components_``. If ``center``
+            is True or "both", the vector ``mean_`` is subtracted from every row of X before the
             multiplication. If ``center`` is "rows" or "both", the mean of each row of X is
             subtracted from the row.
         """

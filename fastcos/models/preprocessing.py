@@ -21,8 +21,8 @@ from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
-# Number of bytes that each entry of X'X takes while X'X is converted to PPMI: the value and the
-# indices of the entry, in CSR and in coordinate form, and intermediate results.
+# Number of bytes that each entry of X'X takes while X'X is converted to PPMI. These bytes hold the
+# value and the indices of the entry, in CSR and in coordinate form, and intermediate results.
 _BYTES_PER_PRODUCT = 64
 
 
@@ -159,7 +159,7 @@ class StandardizeColumns(_Transformer):
     def inverse_transform(self, X: Any) -> Any:
         """Return the rows X (m, p), with each column multiplied by its standard deviation.
 
-        A column that was constant in ``fit`` stays zero.
+        A column that was constant in ``fit`` becomes zero.
         """
         check_is_fitted(self)
         return _scaled(self._as_matrix(X, reset=False), columns=self.scale_)

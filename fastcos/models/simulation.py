@@ -48,8 +48,8 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 # Up to the exponent _LARGEST_EXPONENT, all popularities and their sums are in the range of float64.
 _LARGEST_EXPONENT = 20.0
-# To draw popularities or activities from a Pareto distribution, the code divides by their exponent,
-# which must therefore be at least _SMALLEST_DRAWN_EXPONENT.
+# Some popularities and activities are computed as U^(1/exponent) or U^(-1/exponent) from a uniform
+# random number U. In these distributions, the exponent must be at least _SMALLEST_DRAWN_EXPONENT.
 _SMALLEST_DRAWN_EXPONENT = 0.1
 # If a user interacts with at least 1 / _RACE_SHARE of the items, the kernel selects them by a race:
 # it draws a random key for every item, and selects the items with the best keys. Otherwise, the
@@ -132,10 +132,10 @@ def simulate_interactions(
     from ``cluster_probabilities`` to ``activity_distribution`` override choices of the preset.
 
     All random numbers follow their distributions exactly, except for rounding errors of float64.
-    The function needs memory for the interactions and for n C other numbers, but not for n p
-    numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
-    separate random streams. For example, the random numbers for the clusters and the preferences
-    stay the same if you choose another popularity distribution.
+    The memory of the function grows with the number of interactions and with n C, the number of
+    cluster preferences, but not with n p. Clusters, exponents, popularities, preferences,
+    activities and items are drawn from separate random streams. For example, the random numbers for
+    the clusters and the preferences stay the same if you choose another popularity distribution.
 
     Parameters
     ----------
@@ -144,17 +144,16 @@ def simulate_interactions(
     n_clusters : int
         Number C of clusters, from 1 to n_items. Some clusters may be tiny or empty.
     item_exponent : (float, float)
-        The lower and the upper end of the interval from which β_c is drawn. Both ends of the
-        interval must be at most 20. If ``popularity_distribution`` is "rank_zipf", they must be at
-        least 0; otherwise, they must be at least 0.1.
+        The lower and the upper end of the interval from which β_c is drawn. Both ends must be from
+        0 to 20 if ``popularity_distribution`` is "rank_zipf", and from 0.1 to 20 otherwise.
     user_exponent : float
         Exponent of the distribution from which each user's number of interactions k_u is drawn. The
-        exponent must be at most 20. If ``activity_distribution`` is "pareto_clipped", it must be at
-        least 0.1; otherwise, it must be at least 0.
+        exponent must be from 0.1 to 20 if ``activity_distribution`` is "pareto_clipped", and from 0
+        to 20 otherwise.
     preset : str
         A name in ``fastcos.models.presets()``. The default "zipf_bounded" applies the power laws of
-        the paper to ranks: the popularity of an item depends on its rank in its cluster. The
-        numbers of interactions of users follow a power law on the numbers from 1 to n_items.
+        the paper to ranks: the popularity of an item depends on its rank in its cluster. A user's
+        number of interactions follows a power law and is from 1 to n_items.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
         Probabilities with which items are assigned to the clusters: all equal ("uniform"), drawn
         from a Dirichlet distribution of concentration 1 ("dirichlet"), or proportional to an array.
@@ -285,7 +284,7 @@ def _simulate(
 
 
 def _choices(preset: str, overrides: dict[str, Any], n_clusters: int) -> dict[str, Any]:
-    """Return all choices; an entry of `overrides` that is not None replaces the preset's choice."""
+    """Return the choices of the preset, replaced by the `overrides` that are not None."""
     validation.as_choice("preset", preset, tuple(_PRESETS))
     choices = presets()[preset] | {
         name: value for name, value in overrides.items() if value is not None

@@ -102,8 +102,8 @@ class UpperBounded(Measure, Protocol):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return upper bounds (n,) on the scores of items with raw scores of at most ``raw`` (n,).
 
-        Query i is row i of Q (n, d), and entry i of the result is the bound for query i. The bound
-        of a query must not decrease if its raw score increases.
+        Query i is row i of Q (n, d), and entry i of the result is the bound for query i. For each
+        query, a higher raw score must not give a smaller bound.
         """
 
 
@@ -150,11 +150,11 @@ _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 
 
 def warn_of_slow_changes(measure: Any) -> None:
-    """Warn, once per class, if a measure from outside of fastcos lacks the capability append.
+    """Warn if a measure from outside of fastcos lacks the capability ``append``.
 
-    A class lacks the capability ``append`` if it overrides one of the methods in ``_FOR_APPEND``.
-    fastcos cannot know what an override does, so even an override that only writes to a log removes
-    the capability.
+    The warning is issued once per class. A class lacks the capability ``append`` if it overrides
+    one of the methods in ``_FOR_APPEND``. fastcos cannot know what an override does, so even an
+    override that only writes to a log removes the capability.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"
@@ -171,7 +171,10 @@ def warn_of_slow_changes(measure: Any) -> None:
 
 
 def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:
-    """Return whether a measure implements UpperBounded; isinstance would take 20 microseconds."""
+    """Return whether a measure implements UpperBounded.
+
+    The function does not call isinstance, which would take 20 microseconds.
+    """
     kind = type(measure)
     return all(hasattr(kind, name) for name in ("precompute", "rescore", "upper_bound"))
 
@@ -330,7 +333,7 @@ def check_known(argument: str, name: str) -> None:
 
 
 def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
-    """Return the measure with this name and these parameters, or a measure object unchanged.
+    """Return the measure with this name and these parameters; return a measure object unchanged.
 
     Parameters
     ----------
@@ -387,7 +390,7 @@ def summaries() -> dict[str, str]:
     --------
     >>> from fastcos.similarity import summaries
     >>> summaries()["csls"]
-    '2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.'
+    '2 cosine - r(x) - r(y), where r is the mean cosine of a row with its K nearest rows.'
     """
     lines = {}
     for name in list_measures():

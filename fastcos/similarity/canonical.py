@@ -230,7 +230,7 @@ def query_metric(
 
 
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
-    """Return a factor L (k, r) of the covariance, or of the second moments, of the users.
+    """Return a factor L (k, r) of the covariance or of the second moments of the users.
 
     If ``centered`` is true, LL' is the covariance; otherwise, LL' is the matrix of second moments.
     The number r is the rank of LL', up to rounding errors of float64. Memory-mapped users are read

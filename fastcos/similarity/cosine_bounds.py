@@ -88,10 +88,10 @@ class Sensitivity(NamedTuple):
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps G whose condition number is limited.
 
-    The range is exact: there are two invertible matrices G, with condition numbers of at most
-    ``condition``, under which the cosine equals the lower end and the upper end of the range. In
-    terms of Fisher's z = artanh(cosine), the range extends from z - ln(``condition``) to z +
-    ln(``condition``), for every pair of vectors with the given cosine.
+    The range is exact: the cosine equals the lower end under one invertible matrix G with a
+    condition number of at most ``condition``, and the upper end under another. In terms of Fisher's
+    z = artanh(cosine), the range extends from z - ln(``condition``) to z + ln(``condition``), for
+    every pair of vectors with the given cosine.
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
 
@@ -100,8 +100,8 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     cosine : float or array_like (n,)
         The cosine, from -1 to 1.
     condition : float
-        The largest allowed condition number of G, which is its largest singular value divided by
-        its smallest; at least 1.
+        The largest allowed condition number of G, at least 1. The condition number is the largest
+        singular value of G divided by the smallest.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 def cosine_interval(
     x: Any, y: Any, condition: float, *, n_threads: int | None = None
 ) -> CosineInterval:
-    """Return the exact range of a cosine over all rescalings D of a bounded condition number.
+    """Return the exact range of a cosine over all rescalings D with a bounded condition number.
 
     The range over rescalings is never wider than the range of :func:`fisher_z_interval`, which
     allows all linear maps with a condition number of at most ``condition``. Computing the range
@@ -214,9 +214,9 @@ def cosine_interval(
     is either the smallest or the largest allowed value. In every dimension with the largest weight,
     the product x_l y_l of the entries of x and y is positive. If the dimensions with a positive
     product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent. If the
-    smallest cosine is not negative, it is found by a linear-fractional programme that contains a
-    real parameter. The minimum of the programme is a function of the parameter, and the maximum of
-    this function is the smallest cosine (Sion 1958, Dinkelbach 1967).
+    smallest cosine is not negative, it is computed from linear-fractional programmes, one for every
+    value of a positive parameter t. Each programme has a minimum, and the largest of these minima
+    is the smallest cosine (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -310,8 +310,8 @@ def rescaling_distance(first: Any, second: Any) -> float:
     Parameters
     ----------
     first, second : array_like (d, d), or (d,)
-        Symmetric positive definite metrics, or the diagonals of diagonal metrics. A map of the
-        items from B to BG induces the metric GG'; a rescaling D from B to B D^-1 induces the metric
+        Symmetric positive definite metrics, or the diagonals of diagonal metrics. If the items B
+        are mapped to B G, the metric is GG'. If the items are rescaled to B D^-1, the metric is
         D^-2.
 
     Returns

@@ -1,4 +1,4 @@
-"""Gradient noise: the scale of the dimensions to which stochastic gradient descent converges.
+"""Gradient noise: how stochastic gradient descent sets the scales of the latent dimensions.
 
 Let P be the users and Q the items of a model, trained by gradient descent on a loss f(PQ'). One
 step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. The change of P'P - Q'Q in
@@ -6,8 +6,9 @@ one step is exactly the squared step times the difference of the Gram matrices o
 (Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly, because the small
 changes of P'P - Q'Q and the effects of the weight decay add up over many steps. The predictions PQ'
 stay the same meanwhile. The factors come to rest when the changes from the users and the changes
-from the items cancel. Two d x d matrices, one for the users and one for the items, determine to
-which factors training converges, and in how many epochs.
+from the items cancel. Two d x d matrices, the weighted Gram matrix of the users and that of the
+items, determine the factors to which training converges. The number of epochs also depends on the
+Gram matrices without weights.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ _LARGEST = 1e60
 
 @as_table
 class GradientNoise(NamedTuple):
-    """The factors to which stochastic gradient descent converges, and the time to reach them.
+    """The factors to which stochastic gradient descent converges, and the speed of convergence.
 
     Attributes
     ----------
@@ -36,9 +37,10 @@ class GradientNoise(NamedTuple):
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item is step * (sum of the
         squared slopes of its observations) + 2 * decay * (number of its observations). The weight
-        of a user is computed by the same formula from the observations of the user. In one epoch,
-        an item or user with the row x and the weight w changes the difference between the Gram
-        matrices of users and items by step * w * xx'.
+        of a user is computed by the same formula from the observations of the user. Let x be the
+        row of an item or user, and w the weight of that item or user. Let P'P - Q'Q be the Gram
+        matrix of the users minus that of the items. In one epoch, every item adds step * w * xx' to
+        this difference, and every user subtracts step * w * xx' from it.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.
@@ -47,8 +49,8 @@ class GradientNoise(NamedTuple):
     epochs_to_forget : float
         Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
         If the factors have converged, the value is the number of epochs in which every small
-        rescaling of the factors fades to 1/e of its size. Values of more than 100 times the value
-        for converged factors are returned as infinity.
+        rescaling of the factors fades to 1/e of its size. If the number of epochs is more than 100
+        times the number for converged factors, the value is infinity.
     """
 
     item_weights: Floats
@@ -66,18 +68,18 @@ def gradient_noise(
     step: float,
     weight_decay: float | tuple[float, float] = 0.0,
 ) -> GradientNoise:
-    """Predict the scale of the dimensions to which stochastic gradient descent (SGD) converges.
+    """Predict the scales that stochastic gradient descent (SGD) gives to the latent dimensions.
 
     A loss that depends only on dot products does not determine the scale of the latent dimensions.
     In the long run, the noise of the gradients determines the scale of the dimensions. The function
-    predicts the scale, and also the number of epochs until the factors have reached it. Let w be
-    the weight of an item or user with the row x. At convergence, the sum of w xx' over all items
-    equals the sum of w xx' over all users. Among all metrics GG' of the items that leave the
-    predictions unchanged, exactly one makes the sum of w xx' over the items equal to the sum of w
-    xx' over the users. The metric GG' at convergence is the geometric mean of two matrices: the
-    inverse of the sum of w xx' over the items, and the sum of w xx' over the users. If the squared
-    slopes of all observations have the same mean, the converged factors are those that an audit
-    calls ``balanced_by_counts``.
+    predicts the scale. It also predicts how fast the factors approach this scale
+    (``epochs_to_forget``). Let x be the row of an item or user, and w the weight of that item or
+    user. At convergence, the sum of w xx' over all items equals the sum of w xx' over all users.
+    Among all metrics GG' of the items that leave the predictions unchanged, exactly one makes the
+    sum of w xx' over the items equal to the sum of w xx' over the users. The metric GG' at
+    convergence is the geometric mean of two matrices: the inverse of the sum of w xx' over the
+    items, and the sum of w xx' over the users. If the squared slopes of all observations have the
+    same mean, the converged factors are those that an audit calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
@@ -93,10 +95,11 @@ def gradient_noise(
         Factors of the model. The prediction of the model for a user and an item is the dot product
         of their rows, apart from biases.
     slopes : sparse matrix or array_like (n, p)
-        The derivative of the loss of each observation with respect to its prediction, at these
-        factors. If the loss is half of the squared error, the derivative is the residual, which is
-        the prediction minus the observed value. Every stored entry of a sparse matrix is one
-        observation, including stored zeros. Every entry of an array is one observation.
+        For each observation, the derivative of the loss with respect to the prediction of the
+        model, computed at these factors. If the loss is half of the squared error, the derivative
+        is the residual, which is the prediction minus the observed value. Every stored entry of a
+        sparse matrix is one observation, including stored zeros. Every entry of an array is one
+        observation.
     step : float
         Learning rate per observation. If the loss is the mean over a batch, pass the learning rate
         divided by the batch size.

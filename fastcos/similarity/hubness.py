@@ -22,8 +22,8 @@ from fastcos.validation import Floats, Integers, Rows
 _SAMPLE = 256
 # Number of steps of Weiszfeld's algorithm towards the geometric median of the sampled rows.
 _WEISZFELD_STEPS = 16
-# The rows count as far from 0 if their geometric median has a large norm. The norm must exceed this
-# multiple of the median distance between a row and the geometric median.
+# Let m be the geometric median of the sampled rows. The rows count as far from 0 if the norm of m
+# is more than _NEAR_ORIGIN times the median of the distances from the sampled rows to m.
 _NEAR_ORIGIN = 2.0
 # Number of neighbours that DisSimLocal averages in one task of a thread.
 _PAIRS_PER_BLOCK = 20_000
@@ -37,9 +37,9 @@ class QueryNormalized(BaseMeasure):
     Cosines with zero rows are left out. If the query is an item, its cosine with itself is left
     out, too. The score is 0 if σ_q = 0. The mean and the standard deviation are computed from d x d
     sums, without the cosines of all pairs. Pitfall: for one query, the correction is the same for
-    all items, so it never changes the order of the results. The correction only changes which
-    results of different queries exceed a common threshold. The measure is not symmetric in query
-    and item. Source: You arXiv:2504.16318.
+    all items, so it never changes the order of the results. The correction matters only if the
+    scores of different queries are compared, for example with one threshold. The measure is not
+    symmetric in query and item. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -121,15 +121,15 @@ class _Local(BaseMeasure):
 
 @register
 class CSLS(_Local):
-    """2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.
+    """2 cosine - r(x) - r(y), where r is the mean cosine of a row with its K nearest rows.
 
     The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
-    words of two languages, r(y) of an item y is the mean of its cosines with the K nearest queries.
-    To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the
-    mean of its cosines with the K nearest of the remaining items. The result for a query therefore
-    does not depend on which queries are searched together. Pitfall: a search makes two passes over
-    all pairs of rows, or three for queries that are not items. Source: Conneau et al.
-    arXiv:1710.04087.
+    words of two languages, r(y) of an item y is the mean of the cosines of y with the K nearest
+    queries. To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y)
+    is the mean of the cosines of y with the K nearest of the remaining items. The result for a
+    query therefore does not depend on which queries are searched together. Pitfall: a search makes
+    two passes over all pairs of rows, or three for queries that are not items. Source: Conneau et
+    al. arXiv:1710.04087.
 
     Parameters
     ----------
@@ -147,14 +147,14 @@ class CSLS(_Local):
         return unit_rows(B)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return 2 raw - r(q), where r(q) is the mean cosine of a query and its neighbours."""
+        """Return 2 raw - r(q), where r(q) is the mean cosine of a query with its neighbours."""
         return 2 * raw - self._statistics_of(Q, are_items=False)[:, None]
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         return scores.mean(axis=1)
 
     def item_bias(self, B: Rows) -> Floats:
-        """Return -r(b) / 2, where r(b) is the mean cosine of an item and its neighbours."""
+        """Return -r(b) / 2, where r(b) is the mean cosine of an item with its neighbours."""
         return -0.5 * self._statistics_of(B, are_items=True)
 
 
@@ -165,9 +165,10 @@ class LocalScaling(_Local):
     s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y is the same
     distance for y.
 
-    If a row has K duplicates, its distance s would be 0; instead, s is the smallest positive s of
-    any item, or 1 if no item has a positive s. Pitfall: a search makes two passes over all pairs of
-    rows, or three for queries that are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
+    If a row has K duplicates, the distance to its K-th nearest neighbour is 0. Such a row gets the
+    smallest positive s among the items, or 1 if no item has a positive s. Pitfall: a search makes
+    two passes over all pairs of rows, or three for queries that are not items. Source: Zelnik-Manor
+    and Perona, NIPS 2004.
 
     Parameters
     ----------
@@ -241,7 +242,10 @@ class DisSimLocal(_Local):
         return 0.5 * (self._statistics_of(B, are_items=True) - norms * norms)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return ``2 * raw - |q|² + |q - c|²`` for each query q with neighbours of centroid c."""
+        """Return ``2 * raw - |q|² + |q - c|²`` for each query q.
+
+        The vector c is the centroid of the neighbours of q.
+        """
         norms = norms_of(self._moved_rows(Q))
         return 2 * raw + (self._statistics_of(Q, are_items=False) - norms * norms)[:, None]
 

@@ -16,7 +16,7 @@ from fastcos.similarity.encoded_rows import METRIC_TYPES, NO_BIAS, EncodedRows
 from fastcos.validation import Floats, Integers, Rows
 
 _NO_ROWS = validation.read_only(np.empty(0, np.int64))
-# An empty mask stands for no mask: every item is allowed. The array is writable like all other
+# An empty array stands for no mask: every item is allowed. The array is writable like all other
 # masks, because a kernel is compiled separately for writable and for read-only arrays.
 ALL_ALLOWED = np.empty(0, np.uint8)
 # Filters that exclude no item and allow every item.
@@ -65,7 +65,8 @@ def query_filters(
     - ``excluded_indptr`` (n + 1,) and ``excluded_rows``: The items
       ``excluded_rows[excluded_indptr[i] : excluded_indptr[i + 1]]`` are excluded from the result of
       query i.
-    - ``allowed`` (m,): A mask of the items that a query may return. An empty mask allows all items.
+    - ``allowed`` (m,): A mask of the items that a query may return. An empty array stands for no
+      mask: every item is allowed.
     """
     _require(len(excluded_indptr) == len(self_rows) + 1, "a list of exclusions for each query")
     _require(allowed.dtype == np.uint8, "a mask of uint8")

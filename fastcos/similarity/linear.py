@@ -282,12 +282,13 @@ class _Whitened(Mapped):
 class WhitenedCosine(_Whitened):
     """Cosine of (x - mean) Cov^-1/2 or, if not centred, of x (B'B)^-1/2.
 
-    Pitfalls: for rows that are not centred, with as many dimensions as items (k = p), the cosine of
-    any two different items is 0 (case 1 of the paper). Directions with small singular values get
-    large weights, unless you use only the ``n_components`` leading directions or add a ridge. With
-    a ridge, the measure is no longer invariant to rescalings D of the columns. There must be more
-    rows than dimensions. Constant columns are dropped. Sources: Su et al. arXiv:2103.15316; Huang
-    et al. arXiv:2104.01767.
+    Pitfalls: if the rows are not centred, and the number of dimensions equals the number of items
+    (k = p), the cosine of any two different items is 0 (case 1 of the paper). Directions with small
+    singular values get large weights, unless you use only the ``n_components`` leading directions
+    or add a ridge. With a ridge, the measure is no longer invariant to rescalings D of the columns.
+    If the rows are centred, there must be more rows than dimensions, unless you use fewer
+    directions or add a ridge. Constant columns are dropped. Sources: Su et al. arXiv:2103.15316;
+    Huang et al. arXiv:2104.01767.
 
     Parameters
     ----------
@@ -296,7 +297,7 @@ class WhitenedCosine(_Whitened):
     n_components : int, optional
         Number of leading directions to use. Default: all.
     ridge : float, default 0
-        This multiple of the mean eigenvalue is added to every eigenvalue.
+        This number times the mean eigenvalue is added to every eigenvalue.
     """
 
     name = "whitened_cosine"
@@ -414,9 +415,10 @@ class LearnedDiagonal(Mapped):
     pairs : array_like (m, 2), int, optional
         Item numbers of the pairs. Required.
     targets : array_like (m,), optional
-        The similarity of each pair on any scale, such as 0 and 1. Required.
+        The similarity of each pair, on any scale: for example, 0 for dissimilar pairs and 1 for
+        similar pairs. Required.
     condition : float, default 10
-        κ, the largest condition number of the rescalings that the weights stand for; at least 1.
+        κ, the largest allowed condition number of the rescaling D; at least 1.
     """
 
     name = "learned_diagonal"
@@ -454,8 +456,8 @@ def _loss(
 ) -> tuple[float, Floats]:
     """Return the negative correlation of weighted cosines with centred targets, and its gradient.
 
-    ``logs`` (d,) contains the logarithms of the weights. ``xy``, ``xx`` and ``yy`` (m, d) contain
-    the products of the entries of the rows x and y of each pair.
+    ``logs`` (d,) contains the logarithms of the weights. Row i of ``xy``, ``xx`` and ``yy`` (m, d)
+    contains x * y, x * x and y * y for the rows x and y of pair i.
     """
     w = np.exp(logs)
     with parallel.blas_lock():

@@ -9,7 +9,7 @@ from fastcos import parallel
 from fastcos.parallel import memmap
 from fastcos.validation import Floats, Rows
 
-# Number of entries in a block of rows, which takes 16 MiB in float64. The last bits of a sum over
+# Number of entries in a block of rows. A block takes 16 MiB in float64. The last bits of a sum over
 # rows depend on the size of the blocks.
 _ENTRIES_PER_BLOCK = 2**21
 # Number of rows in one QR decomposition. The number is constant, so that sums are added in the same
@@ -69,7 +69,7 @@ class Moments(NamedTuple):
 
 
 def moments_of(rows: Rows) -> Moments:
-    """Return the moments of rows, in two passes over the rows to keep the covariance precise."""
+    """Return the moments of rows; two passes over the rows keep the covariance precise."""
     mean = mean_of(rows)
     return Moments(mean, gram_of(rows, mean))
 

@@ -41,8 +41,8 @@ _AXIS_SAMPLE = 4096
 # a maximum of increasing linear functions and therefore convex. Linear interpolation between two
 # grid points therefore gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
-# NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the curve in the
-# docstring of the class has the same distance at both ends.
+# NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the sum g / λ + θ is π
+# at both ends of the curve in the docstring of the class.
 _NORM_SHARE = 2 / np.pi
 # NormAngleDistance: relative rounding error of a squared distance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
@@ -67,7 +67,7 @@ def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
 
 @register
 class Recos(BaseMeasure):
-    """x·y, divided by its most extreme value of the same sign over all orders of the entries.
+    """x·y / max |x·z| over all reorderings z of y for which x·z has the sign of x·y.
 
     The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
     descending order if x·y < 0. The value is 1 if x·y > 0 and the same permutation sorts the
@@ -84,7 +84,7 @@ class Recos(BaseMeasure):
     invariances = Invariances(s="y", r="y", R="-", D="-", G="-", t="-")
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Set the axis to the mean direction of a sample of sorted items."""
+        """Sort the entries of each sampled item, and set the axis to the mean direction."""
         self._rows = scaled_up_rows(items)
         sample = sorted_rows(unit_rows(items[:: -(-len(items) // _AXIS_SAMPLE)]))
         self._axis = unit_rows(sample.sum(axis=0)[None])[0].astype(items.dtype)
@@ -163,7 +163,7 @@ class MutualProximity(BaseMeasure):
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute cosine moments of the items, and the largest standardised values on a grid."""
+        """Compute cosine moments of items, and the largest standardised value per grid cosine."""
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)
@@ -179,7 +179,7 @@ class MutualProximity(BaseMeasure):
         return scaled, norms_of(scaled), *self._row_moments(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Any, ...], columns: Integers) -> Floats:
-        """Return the logarithms of the products of two probabilities that define the measure."""
+        """Return, for each pair, the logarithm of the product of its two probabilities."""
         B, norms, means, deviations = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, norms)
         return over_lists(
@@ -204,7 +204,7 @@ class MutualProximity(BaseMeasure):
         return (query_term + log_ndtr(best)) * (1 - _SLACK)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return exp(raw): the products of the two probabilities that define the measure."""
+        """Return exp(raw), which is the product of the two probabilities of each pair."""
         return np.exp(raw)
 
     def _row_moments(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -241,9 +241,10 @@ class NormAngleDistance(BaseMeasure):
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ
     (g / λ + θ). For every s of at most 2, the pairs (g, θ) that have this distance s form a curve.
     On this curve, g / λ + θ is smallest at one of the two ends. At one end of the curve, g / λ + θ
-    is 2 arcsin(s/2). At the other end, g / λ + θ is s / w, which is at least 2 arcsin(s/2). For an
-    s above 2, g / λ + θ is at least π, and at least the value of g / λ at θ = π. Pitfall: a
-    suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318), corrected.
+    is 2 arcsin(s/2). At the other end, g / λ + θ is s / w, which is at least 2 arcsin(s/2). If s
+    exceeds 2, g / λ + θ is at least π. The sum is also at least sqrt(s² - 4) / w, the value of g /
+    λ at θ = π. Pitfall: a suitable λ depends on the units of the rows. Source: You
+    (arXiv:2504.16318), corrected.
 
     Parameters
     ----------

@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from fastcos.validation import Floats
 
-# Number of partial sums in which kernels.pair_scores adds the products of the entries of two rows.
+# kernels.pair_scores distributes the products of the entries of two rows over this many partial
+# sums.
 _LANES = 16
 # Number of entries of the rows that are multiplied at once, so small that the products stay in the
 # cache.
@@ -40,7 +41,7 @@ def row_norms_in_numpy(rows: npt.NDArray[Any]) -> Floats:
 
 
 def slices(n: int, depth: int, entries: int = _ENTRIES_PER_SCORING) -> Iterator[slice]:
-    """Yield slices of n rows of ``depth`` entries, each slice with about ``entries`` entries."""
+    """Cut n rows of width ``depth`` into slices of about ``entries`` numbers each."""
     size = max(1, entries // depth)
     for lo in range(0, n, size):
         yield slice(lo, lo + size)

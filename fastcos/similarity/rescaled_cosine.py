@@ -144,7 +144,7 @@ class WeightCosine(BaseMeasure):
         return self._half(B, 1)
 
     def _half(self, rows: Rows, side: int) -> Floats:
-        """Return half of each row, a_i (side 0) or b_i (side 1), divided by sqrt(W_ii)."""
+        """Return the rows a_i (side 0) or the rows b_i (side 1), divided by sqrt(W_ii)."""
         if rows.shape[1] % 2:
             raise ValueError(f"rows must have an even number of columns, got {rows.shape[1]}")
         k = rows.shape[1] // 2

@@ -77,7 +77,7 @@ class Rescaling:
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling, its name as ``rescaling=`` accepts it, and the meaning of its cosines.
+    """A rescaling, the name by which ``rescaling=`` finds it, and the meaning of the cosines.
 
     Attributes
     ----------

@@ -47,8 +47,8 @@ def first_copies(rows: Rows) -> Integers | None:
 
     The result is None if all rows are different.
 
-    If rounding has made the values of equal rows differ, ``values[first_copies(rows)]`` makes them
-    equal again. The function takes O(n d + n log n) time.
+    If rounding has given different values to equal rows, ``values[first_copies(rows)]`` gives equal
+    values to equal rows again. The function takes O(n d + n log n) time.
     """
     _, first, group_of = np.unique(fingerprints(rows), return_index=True, return_inverse=True)
     if len(first) == len(rows):

@@ -33,7 +33,10 @@ def scaled_up_rows(rows: Rows) -> Rows:
 
 
 def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
-    """Return the scaled rows, their norms, and the exponents of 2 (None if no row was scaled)."""
+    """Return the scaled rows, their norms, and the exponents e of the scales 2^e.
+
+    The exponents are None if no row was scaled.
+    """
     norms = row_norms(as_contiguous(rows))
     scaled = None if rows.dtype == np.float32 else scale_up(cast(Floats, rows), norms)
     if scaled is None:
@@ -69,7 +72,7 @@ def count_duplicates(rows: Rows) -> int:
 def list_scores(
     metric_type: str, queries: Rows, items: Rows, columns: Integers, norms: Floats | None = None
 ) -> Floats:
-    """Return the raw scores (n, k) of each query with its list of items, without biases.
+    """Return the raw scores (n, k) of each query with the items in its list, without biases.
 
     ``columns`` (n, k) contains the row numbers of the items in the list of each query. ``norms``
     (p,) contains the norms of the items; if it is None, the function computes the norms.

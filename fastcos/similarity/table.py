@@ -82,7 +82,7 @@ def without_row_means(rows: Rows) -> Rows:
 
 
 def centred_ranks(rows: Rows) -> Rows:
-    """Return the ranks of the entries of each row minus the mean rank, as exact float32 numbers.
+    """Replace each entry by its rank in the row minus the mean rank, an exact float32 number.
 
     Equal entries of a row share the average of their ranks.
     """

@@ -45,9 +45,9 @@ _MAX_SHOWN_VALUES = 4
 # The largest number of threads that a call accepts. No machine has this many CPUs, but a process
 # can start this many threads.
 MAX_THREADS = 4096
-# distinct_numbers sorts its numbers if there are more than this many items per number. Otherwise,
-# distinct_numbers marks its numbers in a mask of all items. Filling a mask of 30,000 items takes
-# about as long as sorting 500 numbers.
+# If there are more than this many items for each number in the list, distinct_numbers sorts the
+# list. Otherwise, distinct_numbers marks the numbers in a mask of all items. Filling a mask of
+# 30,000 items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. 2^18 float64 numbers
 # take 2 MiB and stay in a cache.
@@ -89,7 +89,7 @@ def _safe_repr(value: Any) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return ``value`` as one short line for an error message; show only an array's shape."""
+    """Return ``value`` as one short line for an error message; an array is shown as its shape."""
     try:
         text = _Shortener().repr(value)
     # The __repr__ of another library's class may raise any error, and Python refuses to print an
@@ -234,7 +234,7 @@ def listed(choices: Collection[str], room: int) -> str:
 
 
 def did_you_mean(value: Any, choices: Collection[str]) -> str:
-    """Return " (did you mean 'x'?)" with the choice spelled most like ``value``.
+    """Return " (did you mean 'x'?)", where x is the choice whose spelling is closest to ``value``.
 
     The result is "" if no choice is spelled similarly.
     """
@@ -397,7 +397,7 @@ def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[
 
 
 def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return ``values``, a diagonal, as a float64 vector (length,) of positive numbers."""
+    """Return a diagonal as a float64 vector (length,); all its entries must be positive."""
     diagonal = as_vector(name, values, length)
     if not (diagonal > 0).all():
         position = int(np.flatnonzero(~(diagonal > 0))[0])
@@ -423,10 +423,11 @@ def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.floa
 
 
 def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return an int64 code for each of ``length`` labels; C is the number of distinct labels.
+    """Return an int64 code for each of ``length`` labels; equal labels have equal codes.
 
-    The codes are whole numbers from 0 to C-1, in the order of the sorted distinct labels. All
-    labels must be integers, or all must be strings, and C must be at least 2.
+    All labels must be integers, or all must be strings. Let C be the number of distinct labels,
+    which must be at least 2. The codes are whole numbers from 0 to C-1, in the order of the sorted
+    distinct labels.
     """
     labels = containers.from_container(name, labels)
     # A list is read as Python objects, because NumPy would convert ["a", 1, nan] to three strings.
@@ -462,7 +463,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return the codes of labels, some of which may be None; (length,) int64.
+    """Return the int64 codes (length,) of the labels; some labels may be None.
 
     The code of None is -1. All other codes are those of ``as_labels``.
     """
@@ -529,9 +530,10 @@ def largest_magnitude(values: npt.NDArray[Any]) -> float:
 
 
 def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
-    """Raise ValueError if inner products or norms of rows and other rows could overflow float64.
+    """Raise ValueError if norms or inner products of two sets of rows could overflow float64.
 
-    If `rows` and `other` are stored values of sparse matrices, `width` is their number of columns.
+    If `rows` and `other` are the stored values of two sparse matrices, `width` is the number of
+    columns of the matrices.
     """
     for side in (rows, other):
         # The sum of the products of float32 numbers cannot overflow float64.

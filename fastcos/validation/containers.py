@@ -113,7 +113,7 @@ def as_shared_array(values: Any) -> Any:
 
 
 def from_arrow(name: str, column: Any) -> Array:
-    """Return an Arrow column as an array: numbers as (n,), lists of d numbers each as (n, d)."""
+    """Return an Arrow column as an array: (n,) for numbers, (n, d) for lists of d numbers."""
     import pyarrow as arrow
 
     if isinstance(column, arrow.ChunkedArray):
@@ -136,7 +136,7 @@ def from_arrow(name: str, column: Any) -> Array:
 
 
 def _from_arrow_capsule(name: str, values: Any) -> Any:
-    """Return the column or table that `values` exports (Arrow's C data interface) as an array."""
+    """Read a column or a table by Arrow's C data interface, and return it as an array."""
     try:
         import pyarrow as arrow
     except ImportError:

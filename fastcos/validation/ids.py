@@ -94,7 +94,7 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
 def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -> Ids:
     """Return Python objects as an array of int64 or strings, after a check of each object.
 
-    The function is slow, so it is called only if a faster test has not accepted all objects.
+    The function is slow, so the caller first tries faster tests for the usual lists of ids.
     """
     kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
     for value in objects:
