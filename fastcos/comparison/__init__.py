@@ -17,7 +17,7 @@ The functions ``compare`` (for interactions) and ``compare_vectors`` call the fo
 - ``bootstrap`` computes intervals and cross-fitted leads, and tests the best candidate.
 - ``leaderboard`` contains the ranking, the conclusion and the recommendation.
 - ``rescaling_table`` scores the cosine of a model under every D, as in the table of the paper.
-- ``examples`` finds the neighbours of some items by every candidate.
+- ``examples`` finds the nearest neighbours of the example items under every candidate.
 
 ``Comparison`` contains the leaderboard, the table of scores by rescaling, and the models.
 ``choose_rank`` recommends the number of latent dimensions of a model.

@@ -72,7 +72,7 @@ class Evaluation:
     - `outcomes`: the results of the tests that the task has already performed.
     - `other_scores`: functions that estimate further scores of the candidates, by name.
     - `success`: the first words of the sentence that lists the test results.
-    - `few`: the number of units below which the conclusion contains a warning.
+    - `few`: if there are fewer units than this number, the conclusion contains a warning.
     """
 
     task: str
@@ -282,8 +282,8 @@ class _CrossFitting:
         """Return the cross-fitted lead of the best candidate over a reference.
 
         `numbers` contains the indices of the candidates from which the best one is chosen. The
-        function `reference` estimates scores. The score that it returns for candidate 0 is
-        subtracted from the score of the best candidate.
+        score that the function `reference` returns for candidate 0 is subtracted from the score of
+        the best candidate.
         """
         values, scores_on_samples = [], []
         for choice, test in ((0, 1), (1, 0)):
@@ -310,7 +310,7 @@ def _test_chance(
 
 
 def _describe_scores(outcome: Outcome, candidates: Sequence[Candidate]) -> str:
-    """Return the scores of the best candidate and of the trivial answer in words."""
+    """Return a text that states the scores of the best candidate and of the trivial answer."""
     best = f"{outcome.score} {outcome.value:.3f} for {candidates[outcome.best]}"
     return f"{best}, {outcome.chance:.3f} {outcome.baseline}"
 

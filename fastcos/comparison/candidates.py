@@ -39,9 +39,9 @@ USER_USER = ("project_back_users",)
 # The measures that are not candidates by default, because they compute the same scores as the plain
 # cosine under another rescaling.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
-# _EQUAL maps a measure to an equivalent measure: the two rank the items in the same order for every
-# query. For each query, the measures "angular" and "query_normalized" are increasing functions of
-# the cosine. The measure "ica_cosine" only rotates the whitened rows. The measure "weight_cosine"
+# _EQUAL maps a measure to another measure that ranks the items in the same order for every query.
+# For each query, the measures "angular" and "query_normalized" are increasing functions of the
+# cosine. The measure "ica_cosine" only rotates the whitened rows. The measure "weight_cosine"
 # equals the cosine, because a comparison passes the rows [b_i, b_i] to it.
 _EQUAL = {
     "angular": "cosine",
@@ -49,9 +49,9 @@ _EQUAL = {
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# The measures that use a model if there is one. With a model, a measure also requires the data that
-# its value names; the value "" means that it requires only the rows. Without a model, the measure
-# compares the rows as they are.
+# Each key is a measure that uses a model if there is one, and the value is the data that the
+# measure then requires besides the rows ("" for none). Without a model, these measures compare the
+# rows as they are.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # The requirements that classes of measures declare and that embeddings can meet.
 _OTHER_SIDE = "other"
@@ -234,7 +234,7 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, of which the first is the cosine, and the measures that are left out.
+    """Return the candidates, starting with the cosine, and the measures that are left out.
 
     If `measures` is a list, the measures in the list are compared. The function raises an error if
     the embeddings lack the data that a measure in the list requires. If `measures` is None, all
@@ -308,9 +308,10 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return the candidate that replaces `candidate`, because both have the same scores.
+    """Return the candidate whose evaluation also counts for `candidate`.
 
-    The two candidates rank the items equally, so only one of them is evaluated.
+    Both candidates rank the items in the same order, so only one of them is evaluated. If no other
+    candidate is equivalent, the result is `candidate` itself.
     """
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:

@@ -99,12 +99,11 @@ def compare(
     label have higher scores than other pairs (AUC). Further tests examine each label separately.
 
     Without labels, the task is to predict a fifth of the interactions of each user from the user's
-    other interactions; up to 5,000 users are evaluated. For a measure of items, the seen items of a
-    user vote for items: each seen item votes for its 20 nearest items, with weight 1 / log2(1 +
-    rank). For ``user_item_dot`` and ``user_item_cosine``, the items with the highest scores are
-    recommended without votes. For ``project_back_users``, the 20 nearest users vote for the items
-    that they have seen. The best measure must score higher than a recommendation of the most
-    popular items to all users.
+    other interactions; up to 5,000 users are evaluated. For a measure of items, each seen item of a
+    user votes for its 20 nearest items, with weight 1 / log2(1 + rank). For ``user_item_dot`` and
+    ``user_item_cosine``, the items with the highest scores are recommended without votes. For
+    ``project_back_users``, the 20 nearest users vote for the items that they have seen. The best
+    measure must score higher than a recommendation of the most popular items to all users.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
@@ -141,21 +140,21 @@ def compare(
         ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. One model is fitted per
         transformation, and the leaderboard contains the measures of all these models.
     measures : sequence of str or Measure, or "default", optional
-        The measures of the leaderboard; the cosine is always added. If omitted, all measures are
-        compared for which X and the model provide the required data. "default" stands for twelve
-        measures that rank items differently and take O(queries p k) time. If you omit ``measures``
-        or pass "default", the leaderboard also contains the cosine and the correlation of the
-        columns of X, which need no model. The two measures of columns are left out if 32 n p bytes
-        do not fit into the setting ``working_memory``. A measure that requires further data must be
-        passed as an object, such as ``get_measure("soft_cosine", matrix=S)``.
+        The measures of the leaderboard; the cosine is always added. If you omit ``measures``, the
+        comparison includes all measures whose required data X and the model provide. "default"
+        stands for twelve measures that rank items differently and take O(queries p k) time. If you
+        omit ``measures`` or pass "default", the leaderboard also contains the cosine and the
+        correlation of the columns of X, which need no model. The two measures of columns are left
+        out if 32 n p bytes do not fit into the setting ``working_memory``. A measure that requires
+        further data must be passed as an object, such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
-        Number of items that are sampled at random to score the rescalings. To score the measures
-        with labels, ``5 * n_sampled`` labelled items are ranked. To score the measures without
-        labels, at least 500 users are drawn. If these 500 users together have seen fewer than about
-        ``5 * n_sampled`` items, more users are drawn, up to 5,000. By default, no items are
-        sampled: all items are used.
+        Number of items that are sampled at random to score the rescalings. With labels, the
+        measures are scored by ranking ``5 * n_sampled`` labelled items. Without labels, the
+        measures are scored on at least 500 users. If the first 500 users together have seen fewer
+        than about ``5 * n_sampled`` items, more users are drawn, up to 5,000. By default, no items
+        are sampled: all items are used.
     n_examples : int, default 0
         Number of popular items that serve as examples. The leaderboard stores the neighbours of the
         examples under every candidate, so that :func:`fastcos.plots.html.leaderboard_page` can show
@@ -166,9 +165,9 @@ def compare(
     on_rescalings : callable, optional
         Called with the scores of the named rescalings before the measures are evaluated.
     progress : callable, optional
-        Function that is called as progress(done, total). During the factorisations, ``done`` and
-        ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. After the factorisations,
-        ``done`` starts from 0 again, and both numbers count rescalings and candidates.
+        Function that is called as progress(done, total). During the first factorisation, ``done``
+        and ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. Then ``done`` starts again
+        from 0, and ``done`` and ``total`` count rescalings and candidates.
     random_state : int, default 0
         Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
         interactions, and the bootstrap.
@@ -332,8 +331,8 @@ def _results_until(
     """Evaluate candidates until the deadline; return the results, and the remaining candidates.
 
     - `deadline`: a time on the clock of ``time.monotonic``.
-    - `evaluations`: an iterator that yields pairs of a candidate and its result. A result is
-      computed only when the caller requests the pair. Candidates that rank items equally share one
+    - `evaluations`: an iterator of pairs (candidate, result). In this process, a candidate is
+      evaluated only when its pair is requested. Candidates that rank items equally share one
       evaluation.
     - `tick`: a function that is called after each evaluation.
     """
@@ -372,7 +371,7 @@ def _candidates(
     with_users: bool,
     with_columns: bool,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, of which the first is the cosine, and the measures that are left out.
+    """Return the candidates, starting with the cosine, and the measures that are left out.
 
     The candidates are the measures under every rescaling, and the same measures after every
     preprocessing. If `with_columns` is true, measures of the columns of X are also candidates; they

@@ -17,7 +17,10 @@ _PER_ITEM = (
 
 
 class BootstrapInterval(NamedTuple):
-    """A score and its 95 % bootstrap interval; units are resampled, models are not refitted."""
+    """A score and its 95 % bootstrap interval.
+
+    Only the units are resampled; the models are not refitted.
+    """
 
     value: float
     low: float

@@ -42,7 +42,7 @@ def as_settings(
     shape: tuple[int, int], n_components: Any, objective: Any, regularization: Any,
     weight_decay: Any, random_state: Any,
 ) -> Settings:  # fmt: skip
-    """Return the validated arguments of models for interactions of the shape `shape`."""
+    """Return the validated arguments of the models; `shape` is the shape of the interactions."""
     rank = min(N_COMPONENTS, *shape) if n_components is None else n_components
     strengths = {"regularization": regularization, "weight_decay": weight_decay}
     return Settings(
@@ -92,10 +92,9 @@ def fit_models(
 ) -> FittedModels:
     """Fit a model for each chosen objective; all models share one factorisation of X.
 
-    If `preprocessing` is not "none", X is transformed before the models are fitted. The
-    regularisation strengths in `settings` are on the scale of the original X, so they have no
-    effect on models of a transformed X. Models of a transformed X use the default regularisation
-    strengths.
+    If `preprocessing` is not "none", X is transformed before the models are fitted. Models of a
+    transformed X use the default regularisation strengths, because the strengths in `settings` are
+    on the scale of the original X.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X

@@ -46,12 +46,12 @@ class RankChoice:
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the largest NDCG.
     by_gap : int
-        The rank k with the largest ratio of singular value k to singular value k + 1, among all
-        ranks from 2. The rank 1 is excluded, because the first singular value mainly reflects
+        The rank k of at least 2 for which the ratio of singular value k to singular value k + 1 is
+        largest. The rank 1 is excluded, because the first singular value mainly reflects
         popularity.
     by_parallel_analysis : int
-        Number of leading singular values that all exceed the entries of ``noise_singular_values``
-        at the same indices; at least 2.
+        Number of singular values before the first one that does not exceed the entry of
+        ``noise_singular_values`` at the same index; at least 2.
     """
 
     ranks: Integers
@@ -88,8 +88,10 @@ def choose_rank(
         The ranks to compare, each from 2 to min(n, p). Default: ranks from 2 to 100, in about equal
         steps on a logarithmic scale.
     regularization : float, optional
-        The regularisation strength λ of Eq. 1, which is the same for all ranks. Default: the λ that
-        :func:`fastcos.compare` chooses for a model of rank 50.
+        The regularisation strength λ of Eq. 1, which is the same for all ranks. Default: the square
+        of the tenth singular value, which is also the default of :func:`fastcos.compare` for a
+        model of rank 50. If the largest rank k is below 10, singular value number k replaces the
+        tenth.
     random_state : int, default 0
         Seed for drawing the held-out interactions and the random users, and for the solver.
 
@@ -148,12 +150,15 @@ def choose_rank(
 
 
 def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: int) -> LinearMF:
-    """Return a model of Eq. 1; by default, its λ is the square of the tenth singular value."""
+    """Return a fitted model of Eq. 1.
+
+    By default, λ is the square of singular value number min(10, `rank`).
+    """
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
         # In ``compare``, the default λ is σ², where σ is singular value number rank / 5. For the
         # rank of the paper, which is 50, σ is the tenth singular value. Here, the tenth singular
-        # value is used for every rank.
+        # value is used for every rank of at least 10.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 
@@ -161,7 +166,8 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
 def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
     """Return the smallest rank whose NDCG is within one standard error of the largest NDCG.
 
-    `ndcg` (ranks, users) contains the NDCG of the model of each rank for each user.
+    Row i of `ndcg` (ranks, users) contains the NDCG of every user under the model of rank
+    ``ranks[i]``.
     """
     means = ndcg.mean(axis=1)
     return ranks[int(np.argmax(means >= means.max() - _errors(ndcg)))]
@@ -174,9 +180,9 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return the number of leading values that are all above the noise; at least 2.
+    """Return the number of values before the first one that does not exceed the noise; at least 2.
 
-    `noise` contains, for each value, the value that noise alone would produce.
+    `noise` contains the values that noise alone would produce, in the same order as `values`.
     """
     return max(2, int(np.append(values > noise, False).argmin()))
 

@@ -43,8 +43,8 @@ class CandidateEvaluator:
         self, task: Task, embeddings: Callable[[str], Embeddings], examples: Integers | None
     ) -> None:
         self._task, self._embeddings, self._examples = task, embeddings, examples
-        # Candidates under the same rescaling follow each other, so caching the embeddings under one
-        # rescaling is enough.
+        # Candidates under the same rescaling are consecutive, so it is enough to cache the
+        # embeddings under one rescaling.
         self._cache: tuple[str, Embeddings] | None = None
 
     def evaluate(self, job: Candidate) -> CandidateScores | ValueError:
@@ -130,7 +130,7 @@ def evaluate_models(
     """Yield every candidate with its scores, or with the error that its measure raises.
 
     `models` are the models that were fitted to X without preprocessing. Candidates with the same
-    preprocessing must follow each other, so that models are fitted only once per preprocessing.
+    preprocessing must be consecutive, so that models are fitted only once per preprocessing.
     """
     for name, group in itertools.groupby(candidates, key=lambda candidate: candidate.preprocessing):
         group_models = models if name == "none" else fit_models(X, settings, name)

@@ -15,8 +15,8 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Number of raw scores in one block. A block takes 16 MiB, so that several blocks fit into 64 MiB.
 BLOCK = 2**21
-# Approximate number of arrays, each as large as the raw scores, that an UpperBounded measure
-# allocates.
+# An UpperBounded measure allocates about ARRAYS_OF_PAIRS arrays that are as large as the raw
+# scores.
 ARRAYS_OF_PAIRS = 8
 # The shares of the working memory for raw scores and for items, if a pool on disk does not fit into
 # the working memory.
@@ -66,7 +66,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Yield the precomputed arrays of at most `step` items at a time, and the number of items."""
+    """Yield, for each piece of up to `step` items, precomputed arrays and the number of items."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

@@ -15,11 +15,11 @@ functions are:
 - two models: ``model_change``.
 
 A metric of rows and labels validates its arguments, leaves out zero rows and divides the other rows
-by their norms (``labelled_rows``). A metric of rows and labels for p rows of width k is computed in
-one of two ways. Some metrics are computed from sums of rows, in O(p k k) time. Other metrics use a
-kernel of ``kernels.pair_reductions``, in O(p p k) time and O(p k) memory. A kernel of
-``kernels.pair_reductions`` reads packed rows (``packed``) and computes the cosines of all pairs in
-tiles.
+by their norms (``labelled_rows``). For p rows with k columns and C labels, ``within_between`` and
+``silhouette`` are computed from sums of rows, in O(p k k) and O(p k C) time, respectively. The
+functions ``pair_auc``, ``stratified_auc`` and ``map_at_r`` require the cosines of all pairs. A
+kernel of ``kernels.pair_reductions`` reads packed rows (``packed``) and computes these cosines in
+tiles, in O(p p k) time and O(p k) memory. The function ``clustering_scores`` runs k-means.
 
 The metrics of rows compare rows by their cosine. To use another similarity measure, pass the rows
 to which the measure maps the items. Results are bit-for-bit identical for any number of threads.

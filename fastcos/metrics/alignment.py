@@ -1,4 +1,4 @@
-"""Similarity of two embeddings of the same items, and distance of two models' predictions.
+"""Similarity of two embeddings of the same items, and distance between two models' predictions.
 
 The measures in this module compare whole embeddings (CKA, CCA, Procrustes, RSA) and the
 neighbourhoods of their items (trustworthiness).
@@ -206,7 +206,10 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
 
 
 def _basis(rows: Floats) -> Floats:
-    """Return an orthonormal basis of the columns; directions that rounding created are left out."""
+    """Return an orthonormal basis of the column space.
+
+    Directions whose singular values may be rounding errors are left out.
+    """
     with parallel.blas_lock():
         Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     return Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
@@ -248,11 +251,12 @@ def rsa(
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
     B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines
     in A sum to |sum of the rows of A|^2 - p, and their squares sum to |A'A|^2 - p, where |.| is the
-    Frobenius norm. The products of the cosines in A and in B sum to |A'B|^2 - p. Spearman's
-    correlation r is computed from n_pairs pairs of items that are drawn with replacement, or from
-    all pairs if there are at most n_pairs. The confidence interval of Spearman's correlation is
-    computed from Fisher's z, with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the
-    columns usually changes both Pearson's and Spearman's correlation.
+    Frobenius norm. For each pair, the cosine in A is multiplied by the cosine in B; these products
+    sum to |A'B|^2 - p. Spearman's correlation r is computed from n_pairs pairs of items that are
+    drawn with replacement, or from all pairs if there are at most n_pairs. The confidence interval
+    of Spearman's correlation is computed from Fisher's z, with the variance (1 + r^2 / 2) /
+    (n_pairs - 3). A rescaling of the columns usually changes both Pearson's and Spearman's
+    correlation.
 
     Sources: Kriegeskorte, Mur and Bandettini, Frontiers in Systems Neuroscience 2 (2008); for the
     interval, Bonett and Wright, Psychometrika 65 (2000).
@@ -353,14 +357,15 @@ def _cosines(rows: Floats, i: Integers, j: Integers) -> Floats:
 class Trustworthiness(NamedTuple):
     """The degree to which an embedding preserves the nearest neighbours of the original rows.
 
+    Both scores are 1 if every item has the same k nearest neighbours in the embedding and in the
+    original.
+
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1. The score is 1 if all neighbours of items in the embedding are also their
-        neighbours in the original.
+        Score from 0 to 1. Neighbours that an item has only in the embedding lower the score.
     continuity : float
-        Score from 0 to 1. The score is 1 if all neighbours of items in the original are also their
-        neighbours in the embedding.
+        Score from 0 to 1. Neighbours that an item has only in the original lower the score.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """

@@ -5,13 +5,13 @@ The following modules compute AUCs of other pairs or for other purposes:
 - ``metrics.label_permutation`` computes, for each permutation of the labels, the AUC over the pairs
   of a sample of items. The AUC of ``metrics.label_permutation`` is computed from ranks, and gives
   all labels the same weight.
-- ``comparison.tasks.label_recovery`` computes the AUC of the ranking of all items for one query, by
-  the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
+- ``comparison.tasks.label_recovery`` computes one AUC per query from the ranking of all other
+  items. It calls the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
 - ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
   AUC with respect to each cosine. The module uses these derivatives in a gradient ascent, and
   computes the AUC at the end of the ascent by ``pair_auc``.
-- ``auditing.calibration.labelled`` computes the AUC of the scores of pairs that the caller
-  labelled, by ``roc_auc_score`` of scikit-learn.
+- ``auditing.calibration.labelled`` calls ``roc_auc_score`` of scikit-learn for pairs that the
+  caller has labelled.
 """
 
 from collections.abc import Iterator
@@ -195,7 +195,10 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, the end of its label's range of rows; rows are sorted by label."""
+    """Return, for every row, the index after the last row with the same label.
+
+    The rows are sorted by label.
+    """
     return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
@@ -208,9 +211,10 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def _n_parts(n_threads: int | None) -> int:
-    """Return the number of histograms that threads fill in parallel, before they are added.
+    """Return the number of histograms that the threads fill in parallel.
 
-    Any number of histograms gives the same sum, because the entries of a histogram are integers.
+    The caller adds these histograms. Their sum does not depend on the number of histograms, because
+    all entries are integers.
     """
     if n_threads is None:
         return 2 * config.n_threads()

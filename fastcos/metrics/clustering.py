@@ -42,14 +42,14 @@ def clustering_scores(
     """Return the agreement (ARI and AMI) of the labels with clusters of spherical k-means.
 
     The number of clusters is the number of labels. Spherical k-means runs from several random
-    starts. The function scores the clustering with the largest sum of cosines between the rows and
-    the centres of their clusters. The scores depend on the clustering method and on the seed, so
-    report the scores of several seeds. Spherical k-means maximises the sum of |S_c| over the
-    clusters, where S_c is the sum of the n_c unit rows of cluster c. For comparison, the class
-    ``KMeans`` of scikit-learn maximises the sum of |S_c|^2 / n_c if its input consists of unit
-    rows, and its rounding errors depend on the number of threads. The results of this function are
-    bit-for-bit identical for any number of threads. For C clusters, the function takes O(n_starts
-    iterations p k C) time and O(p (k + C)) memory.
+    starts. The function keeps the clustering with the largest sum of cosines between the rows and
+    the centres of their clusters, and compares this clustering with the labels. The scores depend
+    on the clustering method and on the seed, so report the scores of several seeds. Spherical
+    k-means maximises the sum of |S_c| over the clusters, where S_c is the sum of the n_c unit rows
+    of cluster c. For comparison, the class ``KMeans`` of scikit-learn maximises the sum of |S_c|^2
+    / n_c if its input consists of unit rows, and its rounding errors depend on the number of
+    threads. The results of this function are bit-for-bit identical for any number of threads. For C
+    clusters, the function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
     Bailey, JMLR 11 (2010). ARI and AMI are computed by scikit-learn.
@@ -134,9 +134,10 @@ def _far_rows(
 
 
 def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[float, Integers]:
-    """Assign rows to centres and average the clusters in turn, until no row changes its cluster.
+    """Alternate between assigning rows to centres and computing new centres.
 
-    Return the sum of the cosines between the rows and their centres, and the cluster of every row.
+    The function stops when no row changes its cluster, or after _MAX_ITERATIONS passes. It returns
+    the sum of the cosines between the rows and their centres, and the cluster of every row.
     """
     codes = np.full(len(rows), -1)
     total = 0.0

@@ -43,8 +43,7 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     neighbors : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them; -1 pads short lists.
     n_items : int, optional
-        Number of items. By default, every item is assumed to be a query, so the number of items is
-        n, the number of lists.
+        Number of items. Default: the number of lists, n, as if every item were a query.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -92,8 +91,8 @@ class PopularityBias(NamedTuple):
         Correlation of the log popularity of an item with the norm of its row.
     hubness_correlation : float
         Correlation of the log popularity of an item with the number of lists that contain it. A
-        correlation is NaN if one of the two correlated quantities is constant, apart from
-        differences of up to 1e-13 times its largest value.
+        correlation is NaN if one of its two quantities is constant, or varies by at most 1e-13
+        times its largest absolute value.
     decile_cosines : tuple of 10 float
         Ten mean cosines, one for each decile of popularity. Each is the mean cosine between the
         items of the decile and all other items; the least popular decile comes first.

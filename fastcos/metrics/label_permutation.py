@@ -26,7 +26,7 @@ _PERMUTATIONS = 599
 # A significant AUC below WEAK_AUC is called weak, because a few groups of similar items are enough
 # to make such an AUC significant.
 WEAK_AUC = 0.55
-# Number of entries of the permutations that are in memory at a time; 2^24 entries take 64 MiB.
+# Number of permuted label codes that are in memory at a time; 2^24 codes take 64 MiB.
 MAX_ENTRIES = 2**24
 
 
@@ -51,8 +51,8 @@ class Ranking(NamedTuple):
 
     - `lists` (n, k): the indices of the nearest items of each query, where -1 replaces an item
       without a label.
-    - `ranks` (m, m): the doubled ranks that :func:`doubled_ranks` returns for a sample of m items,
-      the units.
+    - `ranks` (m, m): the doubled ranks that :func:`doubled_ranks` returns for the units, which are
+      a sample of m items.
     """
 
     lists: Integers
@@ -171,11 +171,12 @@ class ClassTest(Record):
         items with this label. ``chance`` is the mean of ``precision`` over the permutations of the
         labels.
     p : float
-        p-value, corrected for the number of labels. The deviation of a label is its precision minus
-        its chance level, divided by the standard deviation of its precision over the permutations.
-        Each permutation has a largest deviation, which is the maximum over all labels. The p-value
-        is the share of permutations whose largest deviation is at least as large as the deviation
-        of this label under the true labels.
+        p-value, corrected for the number of labels. The deviation of a label is (v - μ) / σ, where
+        v is the precision of the label, and μ and σ are the mean and the standard deviation of its
+        precision over the permutations. The true labels also count as a permutation. The largest
+        deviation of a permutation is the maximum over all labels. The p-value is the share of
+        permutations whose largest deviation is at least as large as the deviation of this label
+        under the true labels.
     """
 
     label: str
@@ -188,11 +189,12 @@ class ClassTest(Record):
 class BestTest(NamedTuple):
     """The results of testing several similarities; each value belongs to the best similarity.
 
-    The deviation of a similarity is its value minus the mean of its values over the permutations,
-    divided by the standard deviation of these values. The best similarity in a test is the one with
-    the largest deviation. ``of_pairs`` is the index of the similarity to which ``auc`` belongs, and
-    ``of_neighbors`` is the index of the similarity to which ``precision`` belongs. ``of_classes``
-    contains, for each label in ``classes``, the index of the best similarity.
+    The deviation of a similarity is (v - μ) / σ, where v is its value for the true labels, and μ
+    and σ are the mean and the standard deviation of its values over the permutations. The best
+    similarity in a test is the one with the largest deviation. ``of_pairs`` is the index of the
+    similarity to which ``auc`` belongs, and ``of_neighbors`` is the index of the similarity to
+    which ``precision`` belongs. ``of_classes`` contains, for each label in ``classes``, the index
+    of the best similarity.
     """
 
     test: LabelTest
@@ -257,12 +259,12 @@ def permute_labels(
       permutations.
     - `names`: the names of the labels, indexed by label code.
 
-    The deviation of a similarity is its value minus the mean of its values over the permutations,
-    divided by the standard deviation of these values. The similarity with the largest deviation is
-    the best one. Every permutation has a largest deviation, which is the maximum over all
-    similarities and, in the test of single labels, over all labels. The p-value of an observed
-    deviation is the share of permutations whose largest deviation is at least as large as the
-    observed one.
+    The deviation of a value v of a similarity is (v - μ) / σ, where μ and σ are the mean and the
+    standard deviation of its values over the permutations. The similarity with the largest
+    deviation for the true labels is the best one. The largest deviation of a permutation is the
+    maximum over all similarities. In the test of single labels, it is the maximum over all
+    similarities and all labels. The p-value of an observed deviation is the share of permutations
+    whose largest deviation is at least as large as the observed one.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))

@@ -14,10 +14,10 @@ from fastcos.validation import Floats, Integers
 # Number of rows in a partial sum. The number of rows is fixed, so that the order of summation, and
 # therefore the rounding, does not depend on the number of threads.
 CHUNK = 4096
-# Number of rows in a task of one thread, if there are more than _MANY_ROWS rows.
+# Smallest number of rows in a task if there are more than _MANY_ROWS rows.
 _STRIP = 96
-# Number of rows in a task if there are at most _MANY_ROWS rows. With tasks of this size, even a
-# hundred rows are divided among several threads.
+# Smallest number of rows in a task if there are at most _MANY_ROWS rows. With tasks of this size,
+# even a hundred rows are divided among several threads.
 _SHORT_STRIP = 2 * ROWS
 _MANY_ROWS = 16 * _STRIP
 # Smallest number of multiplications in a task, so that a task takes at least about 0.1 ms. Passing
@@ -125,8 +125,8 @@ class LabelledRows(NamedTuple):
     """Non-zero unit rows, sorted by label and then by input order.
 
     - `rows` (n, d): the unit rows.
-    - `codes` (n,): the label codes of the rows in ascending order. With C labels, all codes from 0
-      to C - 1 occur.
+    - `codes` (n,): the label codes of the rows; they are in ascending order. With C labels, all
+      codes from 0 to C - 1 occur.
     - `starts` (C + 1,): ``rows[starts[c] : starts[c + 1]]`` are the rows with the label code c.
     - `row_numbers` (n,): the indices of the unit rows in the input.
     - `n_left_out`: the number of input rows that are zero or that the mask excludes.
@@ -171,7 +171,7 @@ def packed(rows: Floats, n_threads: int | None = None) -> Floats:
 
 
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
-    """Return the inner products (n, n_columns) of `rows` and of the rows packed in `panels`.
+    """Return the inner products (n, n_columns) between `rows` and the rows packed in `panels`.
 
     The rounding errors of a product depend only on its two rows, not on the division of the work
     into tasks.

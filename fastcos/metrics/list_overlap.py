@@ -84,8 +84,8 @@ class RankBiasedOverlap(NamedTuple):
     value : float
         Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Uncertainty of ``value``, because the items beyond the ends of the lists are unknown: the
-        largest minus the smallest amount that these items could contribute to the overlap.
+        Uncertainty of ``value`` due to the unknown items beyond the ends of the lists: the largest
+        contribution that these items could make to the overlap, minus the smallest contribution.
     """
 
     value: float
@@ -142,10 +142,10 @@ def rank_biased_overlap(
 def _residuals(q: float, k: int) -> Floats:
     """Return, for each overlap at depth k, how far the RBO depends on the items beyond depth k.
 
-    Entry i of the result belongs to two lists that share i of their first k items. The entry is the
-    difference between the largest and the smallest contribution that the depths beyond k can make
-    to the RBO. This contribution is largest if each further item of one list also occurs in the
-    other list. Both lists then contain the same items at depth 2k - overlap.
+    Entry i of the result applies to two lists that share i of their first k items. It is the
+    largest possible contribution of the depths beyond k to the RBO, minus the smallest one. The
+    contribution is largest if each further item of one list also occurs in the other list. Both
+    lists then contain the same items at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps

@@ -101,7 +101,7 @@ def neighbor_purity(
     labels : array_like (p,), int or str
         The label of every item.
     query_labels : array_like (n,), int or str, optional
-        The label of the query of every list. By default, the queries are the items, in the same
+        For every list, the label of its query. By default, the queries are the items, in the same
         order.
     k : int, optional
         Number of columns to use. Default: all.
@@ -130,7 +130,7 @@ def neighbor_purity(
 
 
 def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
-    """Return, for each query label, the code of the same label among the item labels."""
+    """Return, for each query label, the code that this label has among the labels of the items."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
     if item_labels.dtype.kind == "O":
@@ -149,8 +149,8 @@ def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> 
 def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Return the share of the k recommended items that were held out, as a mean over users.
 
-    The number of hits is always divided by k, even if the list contains fewer items or fewer items
-    were held out.
+    The number of hits is always divided by k, even if the list contains fewer than k items, or if
+    fewer than k items were held out.
 
     Parameters
     ----------

@@ -125,8 +125,8 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
     a unit row x does not belong to cluster c, its mean distance from the rows of cluster c is 1 -
     x'S_c / n_c. If x belongs to cluster c, its mean distance from the other rows of cluster c is
     (n_c - x'S_c) / (n_c - 1). If a row is the only one in its cluster, its silhouette is 0. The
-    silhouette is also 0 if a and b are both at most 1e-13, because such small distances may be
-    rounding errors of 0.
+    silhouette is also 0 if a and b are both at most 1e-13, because such small distances may be 0 in
+    exact arithmetic.
 
     Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987).
 

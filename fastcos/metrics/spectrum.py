@@ -71,7 +71,7 @@ def isoscore(items: Any) -> float:
     one direction. A rescaling of the columns usually changes IsoScore. The function takes O(p k k)
     time.
 
-    Source: Rudman et al. 2022, arXiv:2108.07344, whose algorithm gives the same result as this
+    Source: Rudman et al. 2022, arXiv:2108.07344. Their algorithm gives the same result as this
     function.
 
     Parameters
@@ -98,7 +98,8 @@ def mean_cosine(items: Any) -> Score:
     The result is exact and takes O(p k) time. A rescaling of the columns usually changes the mean
     cosine.
 
-    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512, who calls the mean cosine anisotropy.
+    Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512, where the mean cosine is a measure of
+    anisotropy.
 
     Parameters
     ----------
@@ -134,9 +135,9 @@ def _participation(sigma: Floats) -> float:
 
 
 def _scaled_up(rows: validation.Rows) -> validation.Rows:
-    """Return the rows, multiplied by a power of two if LAPACK would lose digits of tiny rows.
+    """Return the rows; if all entries are tiny, they are multiplied by a power of two.
 
-    Multiplying by a power of two is exact.
+    Without this factor, LAPACK would lose digits. Multiplying by a power of two is exact.
     """
     largest = float(np.abs(rows).max())
     if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:

@@ -40,8 +40,8 @@ class UserScores(NamedTuple):
 class HeldOutTask:
     """The task to predict held-out interactions of some users.
 
-    - `training_X` (n, p): the interactions that are not held out, on which models are trained.
-    - `held_out` (n, p): the held-out interactions, on which no model is trained.
+    - `training_X` (n, p): the interactions on which models are trained; they are not held out.
+    - `held_out` (n, p): the held-out interactions; no model is trained on them.
     - `users` (m,): ascending row numbers of the evaluated users.
     """
 
@@ -85,7 +85,7 @@ class HeldOutTask:
     def most_popular(self) -> UserScores:
         """Return the scores that result from recommending the most popular items to all users.
 
-        The scores of the most popular items are the chance level of this task.
+        These scores are the chance level of this task.
         """
         X = self.training_X
         popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""The task to predict people's similarity ratings of pairs, scored by Spearman's correlation."""
+"""The task to predict how similar people rate pairs; the score is Spearman's correlation."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from fastcos.comparison.candidates import Candidate, Embeddings
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
-# The largest number of weights for which ranks are computed at once. The temporary arrays are then
-# so small that they stay in the cache.
+# Ranks are computed for about MAX_ENTRIES weights at a time, so that the temporary arrays stay in
+# the cache.
 MAX_ENTRIES = 2**15
 
 
@@ -23,17 +23,17 @@ def weighted_spearman(ratings: Integers, scores: Sequence[Integers], weights: Fl
     """Return the Spearman correlations (r, c) of ratings with c vectors of scores.
 
     ``weights`` (r, n) contains r sets of weights: in set number r, entry i of each vector has the
-    weight ``weights[r, i]``. ``ratings`` (n,) and each vector of ``scores`` (n,) contain the tie
-    groups of their entries. Entries in the same tie group have the same rank, which is the mean of
-    the places that they occupy in ascending order. If the ratings or the scores are constant, their
-    correlation is 0.
+    weight ``weights[r, i]``. ``ratings`` (n,) contains the tie group of each rating, and each
+    vector (n,) in ``scores`` contains the tie group of each score. Entries in the same tie group
+    have the same rank, which is the mean of the places that they occupy in ascending order. If the
+    ratings or the scores are constant, their correlation is 0.
     """
     x = _centred_ranks(ratings, weights)
     return np.stack([_correlations(x, _centred_ranks(y, weights), weights) for y in scores], axis=1)
 
 
 def _centred_ranks(groups: Integers, weights: Floats) -> Floats:
-    """Return the ranks (r, n) of all entries, minus their weighted mean."""
+    """Return the ranks (r, n) of all entries, centred: the weighted mean of each row is 0."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(groups))[:-1]])
     sizes = np.add.reduceat(np.take(weights, np.argsort(groups), axis=1), starts, axis=1)
     ranks = np.take(np.cumsum(sizes, axis=1) - sizes / 2, groups, axis=1)
