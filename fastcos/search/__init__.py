@@ -149,7 +149,7 @@ The modules of the search:
 
 ==================== ===============================================================================
 ``layout``           the format of packed rows for each instruction set
-``cost_model``       the numbers by which searches are planned and their time is estimated
+``cost_model``       thresholds for planning a search, and rates for estimating its time
 ``task_grid``        divides the comparisons of queries with rows into tasks for threads
 ``batches``          computes how many queries and rows fit into the working memory
 ``plan``             ``plan_search`` makes a ``SearchPlan`` from the sizes of a search

@@ -11,20 +11,20 @@ from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
 # Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
-# this many rows at a time therefore computes bit-for-bit the same rows for a segment as for all
-# items together.
+# this many rows at a time therefore computes the same rows, bit for bit, whether it transforms one
+# segment or all items together.
 SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries fit in memory as one batch, including their rows and results."""
+    """Return how many queries a batch may contain, so that their rows and results fit in memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
 
 
 class BlockSizes(NamedTuple):
-    """How many queries and items are read at once, and the bytes of memory to search them."""
+    """How many queries and items are read at once, and the bytes that searching them may take."""
 
     queries: int
     items: int
@@ -34,10 +34,10 @@ class BlockSizes(NamedTuple):
 def plan_blocks(
     n_queries: int, n_items: int, k: int, query_bytes: int, item_bytes: int, memory: float
 ) -> BlockSizes:
-    """Return how many queries and items are read at once, if the items must be read in blocks.
+    """Return the block sizes of a search that must read the items in blocks.
 
-    ``query_bytes`` and ``item_bytes`` are the numbers of bytes that one query and one item take,
-    each together with its encoded copy. ``memory`` is the working memory in bytes.
+    ``query_bytes`` is the number of bytes that a query and its encoded copy take, and
+    ``item_bytes`` is this number for an item. ``memory`` is the working memory in bytes.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k

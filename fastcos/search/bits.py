@@ -94,7 +94,7 @@ def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
 def _progress_from(
     progress: parallel.Progress | None, first: int, total: int
 ) -> parallel.Progress | None:
-    """Return a callback that converts the progress within a batch to progress among all queries.
+    """Return a callback that converts progress within a batch to progress over all queries.
 
     ``first`` is the number of queries before the batch, and ``total`` is the number of all queries.
     """
@@ -104,7 +104,7 @@ def _progress_from(
 
 
 def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[np.uint8]:
-    """Return rows of packed bits as an array (n, b) of uint8; raise an error for other rows."""
+    """Return validated rows of packed bits as a uint8 array (n, b)."""
     array: npt.NDArray[Any] = np.asarray(validation.as_shared_array(rows))
     if or_vector and array.ndim == 1:
         array = array[np.newaxis]
@@ -121,7 +121,7 @@ def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[n
 
 
 def _as_words(rows: npt.NDArray[np.uint8]) -> Words:
-    """Return rows of bytes as rows of 64-bit words; zeros fill up the last word of each row."""
+    """Return rows of bytes as rows of 64-bit words; the last word is padded with zeros."""
     padding = -rows.shape[1] % 8
     rows = np.pad(rows, ((0, 0), (0, padding))) if padding else np.ascontiguousarray(rows)
     return validation.read_only(rows.view(np.uint64))

@@ -1,8 +1,8 @@
-"""The numbers by which searches are planned, and by which their time is estimated.
+"""Thresholds for planning a search, and rates for estimating how long the search takes.
 
-To decide how a search runs, ``fastcos.search.plan`` compares its sizes with the thresholds of this
-module. To estimate how long a search takes, ``fastcos.search.estimate`` uses the rates of this
-module. ``docs/dev/costs.md`` contains the measurements behind the numbers; ``python -m
+To decide how a search runs, ``fastcos.search.plan`` compares the sizes of the search with the
+thresholds. To estimate how long a search takes, ``fastcos.search.estimate`` uses the rates.
+``docs/dev/costs.md`` contains the measurements behind the numbers; ``python -m
 bench.lab.search_plan`` and ``python -m bench.lab.explain`` repeat some of the measurements.
 """
 
@@ -16,17 +16,16 @@ from fastcos.kernels.simd.panel import PANEL
 
 @dataclass(frozen=True, eq=False)
 class CostModel:
-    """The thresholds by which searches are planned, and the rates that estimate their time.
+    """The thresholds for planning a search, and the rates for estimating its time.
 
     Tiles are the fastest way to search many rows. The rows are packed in panels: a panel stores the
-    int8 codes (or float32 numbers) of 32 rows together. A tile consists of the 32 x 32 scores
-    between one panel of rows and one panel of 32 queries. The scores of a tile are approximate and
+    int8 codes (or float32 numbers) of 32 rows together. A tile compares one panel of rows with one
+    panel of 32 queries, so it consists of 32 x 32 scores. The scores of a tile are approximate and
     only select candidates: rows that may be among the best, which are then scored exactly in
     float64.
 
-    Methods are compared by thresholds. Each threshold is a number of multiply-adds, a number of
-    bytes, or a multiple of the time in which the tiles read one row. No threshold is in seconds, so
-    the thresholds are valid for many CPUs.
+    Methods are compared by thresholds. Most thresholds are numbers (of rows, queries, multiply-adds
+    or bytes) or ratios, which are valid for many CPUs. Only a few are in seconds.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -123,7 +122,7 @@ class CostModel:
     # A search with many queries divides the queries among the threads. With more than
     # max_threads_without_ranges threads, the search may also divide the rows into ranges. The rows
     # are divided only if the estimated time with ranges is less than max_share_of_time_in_ranges
-    # times the time without ranges. Ranges must save much time, because each range collects its own
+    # times the time without ranges. This limit is below 1, because each range collects its own
     # candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
@@ -133,8 +132,8 @@ class CostModel:
     # A self-join can multiply each pair of rows once instead of twice (``plan._plan_self_join``).
     # With fewer columns than min_columns_of_join, multiplying takes too small a part of the time.
     # The thresholds of the rows are then estimated from a sample of panels, which costs time, too.
-    # If more than one of every min_sample_stride_of_join panels were in the sample, this would take
-    # longer than multiplying each pair only once saves.
+    # If more than one of every min_sample_stride_of_join panels were in the sample, sampling would
+    # take more time than the join saves.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
     # A join keeps more candidates per neighbour than other searches. It saves time only if the
@@ -176,7 +175,7 @@ class CostModel:
     # value of N plus threshold_deviations standard deviations of N. A first threshold of this rank
     # is too high for only one query in a hundred. If the first threshold of a query is too high, a
     # block search repeats the whole search of the query. A search that compares queries one by one
-    # repeats only one step (``task_grid.guess_rank``).
+    # does not start again (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one of every max_sample_stride panels is in the sample.
     max_sample_stride: int = 16
@@ -326,8 +325,8 @@ class CostModel:
     )  # fmt: skip
     # The overhead of a tile in seconds per query.
     seconds_per_tile_lane: float = 2.0e-9
-    # The share of the rows that a projection cannot rule out, so that their full codes are compared
-    # with the query.
+    # The share of the rows that a projection cannot rule out. The full codes of these rows are
+    # compared with the query.
     share_after_projection: float = 0.15
     # A search by tiles scores scored_pairs_per_neighbor * k + scored_pairs_besides candidates of
     # each query in float64.
@@ -351,7 +350,8 @@ class CostModel:
     # the seconds per pair for all other steps.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
-    # The fixed overhead in seconds: first of a prepared search of an index, then of other searches.
+    # The fixed overhead of a search in seconds. The first number is for prepared searches of an
+    # index, and the second number is for all other searches.
     seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
     # The seconds for fitting a measure to the items.
@@ -379,7 +379,7 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return the seconds in which `n_threads` threads together read `read` bytes.
+    """Return how many seconds `n_threads` threads together take to read `read` bytes.
 
     `size` is the size of the data in bytes, which determines whether the data stays in the caches.
     If the data is read several times, `read` is larger than `size`.

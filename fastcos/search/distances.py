@@ -25,7 +25,8 @@ def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integ
     ``positions`` (n, k) contains the positions of the k items of each row. If the measure of the
     index is "neg_euclidean", the distance is the Euclidean distance. If the measure is cosine, the
     distance is 1 - cosine, computed as half the squared Euclidean distance of the two unit rows.
-    The cosine distance of a zero row to every row is 1. The index must use its positions as ids.
+    The cosine distance of a zero row to every row is 1. The id of every item of the index must be
+    the position of the item.
     """
     n, k = positions.shape
     distances = np.empty((n, k))

@@ -44,8 +44,8 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     """Return the groups of equal rows with equal biases, or None if few rows repeat.
 
     The function takes O(n d) time. If ``packing.norms_repeat`` returns False, too few rows are
-    equal, and ``find_duplicates`` would return None. ``norms_repeat`` takes less time, so callers
-    call it first.
+    equal, and ``find_duplicates`` would return None. Callers call ``norms_repeat`` first, because
+    it takes less time than ``find_duplicates``.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
@@ -124,10 +124,10 @@ def expand(
     ``exclusions``, the function uses only the field ``self_rows``.
 
     The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
-    above the group of an item contains a row that ranks above the item. At most k - 1 items rank
-    above one of the best k items. The query itself may also rank above this item, although it is
-    excluded from the results. Therefore, at most k groups rank above the group of any of the best k
-    items.
+    above the group of an item contains a row that ranks above the item. If an item is one of the
+    best k items, at most k - 1 items rank above it. The query itself may also rank above the item,
+    although the query is excluded from the results. Therefore, at most k groups rank above the
+    group of the item.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

@@ -1,4 +1,4 @@
-"""Execute a request: search the items for one batch of queries after the other.
+"""Execute a request: divide its queries into batches, and search the items for each batch.
 
 ``execute`` runs the searches of dense rows that come from ``top_k``, from ``SimilarityIndex``, and
 from rows on disk. A search that an index has prepared is run by the module ``prepared`` instead.

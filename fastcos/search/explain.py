@@ -63,7 +63,7 @@ class SearchExplanation:
     n_queries, n_items, n_columns, k, n_threads : int
         The sizes of the search.
     plans : tuple of SearchPlan
-        The different plans of the segments, for a whole batch of queries.
+        The plans for one batch of queries. Segments that are searched in the same way share a plan.
     batch_queries, n_batches : int
         The number of queries of a batch, and the number of batches.
     n_segments : int
@@ -75,7 +75,7 @@ class SearchExplanation:
     working_memory : float
         The number of bytes that the search may use besides its inputs and outputs.
     code : str
-        The code that runs the search, such as native code of the wheel, or NumPy.
+        A phrase that says which code runs the search: for example, NumPy or compiled code.
     reasons : tuple of str
         The reasons for the plan, and the reasons against other plans.
 
@@ -179,7 +179,7 @@ class SearchExplanation:
 
 
 def describe_method(plan: SearchPlan) -> str:
-    """Return the method of a plan in words."""
+    """Describe in words which method a plan uses."""
     if plan.method != "packed" or plan.layout is None:
         text = _METHODS[plan.method]
         if plan.inner is not None and plan.method != "unpacked":
@@ -396,8 +396,8 @@ def explain_top_k(
     Raises
     ------
     ValueError
-        A size is below 1, k is above the number of items, the instruction set is unknown, or the
-        queries of a self-join are not as many as the items.
+        A size is below 1, k is above the number of items, the instruction set is unknown, or a
+        self-join has more or fewer queries than items.
 
     Examples
     --------
@@ -457,9 +457,9 @@ def _explain(
     code: str,
     reasons: tuple[str, ...] = (),
 ) -> SearchExplanation:
-    """Combine the plans of all segments for one batch into the explanation of a search.
+    """Combine the plans of all segments into the explanation of a search.
 
-    ``overhead`` is added to the time of each batch.
+    Each plan is for one batch of queries. ``overhead`` is added to the time of each batch.
     """
     costs, total = cost_model.COSTS, Estimate()
     sizes, request, *_ = planned[0]
@@ -504,7 +504,7 @@ def _alternative(
 
 
 def _seconds(value: float) -> str:
-    """Return a duration as text with two digits, in the largest unit in which it is at least 1."""
+    """Return a duration as text in seconds, milliseconds or microseconds, such as "1.5 ms"."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if value >= size:
             return f"{_rounded(value / size)} {unit}"
@@ -512,7 +512,7 @@ def _seconds(value: float) -> str:
 
 
 def _bytes(value: float) -> str:
-    """Return a number of bytes as text with two digits, in decimal units."""
+    """Return a number of bytes as text in decimal units, such as "1.5 GB"."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if value >= size:
             return f"{_rounded(value / size)} {unit}"
@@ -520,7 +520,7 @@ def _bytes(value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Return a number as text, with two significant digits or all digits of its integer part."""
+    """Return a number as text: from 10 on, a whole number; below 10, two significant digits."""
     if value <= 0:
         return "0"
     digits = max(0, 1 - math.floor(math.log10(value)))

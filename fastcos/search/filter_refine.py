@@ -1,4 +1,4 @@
-"""Exact top-k search by a measure whose upper bound is an inner product (multi-step search).
+"""Exact top-k search by a measure for which an inner product gives an upper bound.
 
 The search first ranks items by a raw score, which is an inner product. The raw score of an item
 determines an upper bound on its exact score. The search then computes the exact scores of the few
@@ -42,7 +42,7 @@ def filter_and_refine(
     allowed_rows: AllowedRows | None = None,
     best: Ranking | None = None,
 ) -> Ranking:
-    """Return row numbers and exact raw scores (n, k) of a segment's best items for each query.
+    """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
     ``queries.exclusions`` contains row numbers of the segment. ``allowed_rows`` is the result of
     ``Segment.allow``. ``best`` contains the best items of all earlier segments. In the worst case,
@@ -110,7 +110,7 @@ def _refine(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Return row numbers and exact raw scores (n, k) of the best of each query's candidates.
+    """Return row numbers and exact raw scores (n, k) of the best candidates of each query.
 
     ``candidates`` (n, c) holds row numbers, and -1 as padding.
     """
@@ -168,12 +168,12 @@ def _min_raw_scores(
 ) -> Floats:
     """Return, for each query, the lowest raw score at which an item must be scored exactly.
 
-    Every item with an exact score of at least ``min_scores`` (n,) has at least the returned raw
-    score. The function starts at ``last_scores`` (n,), the raw scores of the last candidates. The
-    function lowers the raw score step by step, and doubles the length of the step each time. The
-    function stops when the raw score implies an upper bound below ``min_scores``. Finally, the
-    function bisects the last step. The result is -inf if no raw score that the function tries has
-    an upper bound below ``min_scores``.
+    If the exact score of an item is at least ``min_scores`` (n,), the raw score of the item is at
+    least the returned raw score. The function starts at ``last_scores`` (n,), the raw scores of the
+    last candidates. The function lowers the raw score step by step, and doubles the length of the
+    step each time. The function stops when the raw score implies an upper bound below
+    ``min_scores``. Finally, the function bisects the last step. The result is -inf if no raw score
+    that the function tries has an upper bound below ``min_scores``.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

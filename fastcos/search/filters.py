@@ -39,7 +39,7 @@ class ExcludedItems(NamedTuple):
     indices: Integers
 
     def of_range(self, first: int, last: int) -> "ExcludedItems":
-        """Return the excluded items of queries first to last - 1."""
+        """Return the excluded items of the queries with the numbers ``first`` to ``last - 1``."""
         return ExcludedItems(
             self.self_rows[first:last], self.indptr[first : last + 1], self.indices
         )
@@ -55,7 +55,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return ExcludedItems for n queries that exclude no item, or only themselves.
+    """Return ExcludedItems that exclude nothing or, for each of n queries, only the query itself.
 
     If ``exclude_self`` is True, query i excludes item i; otherwise, no query excludes an item.
     """
@@ -89,7 +89,10 @@ class AllowedRows:
 
 
 def allow_rows(row_numbers: Integers, n_rows: int) -> AllowedRows:
-    """Return AllowedRows that allow the rows with these ascending numbers among `n_rows` rows."""
+    """Return AllowedRows for `n_rows` rows, of which only the rows with these numbers are allowed.
+
+    ``row_numbers`` must be ascending.
+    """
     mask = np.zeros(n_rows, np.uint8)
     mask[row_numbers] = 1
     return AllowedRows(mask, row_numbers)
@@ -186,7 +189,7 @@ def as_filters(
     allowed_ids: Any,
     exclude_ids: Any,
 ) -> SearchFilters:
-    """Combine the filters of one search, by position and by id, into SearchFilters.
+    """Combine the filters by position and the filters by id of one search into SearchFilters.
 
     The arguments are those of ``SimilarityIndex.search``. A sparse matrix may have fewer columns
     than the index has positions, because it was made before items were added. Such a matrix neither
@@ -268,7 +271,7 @@ def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -
 def _positions_of_ids(
     name: str, ids: Any, state: PositionsOfIds, n_queries: int
 ) -> Integers | tuple[Integers, Integers]:
-    """Return the ascending positions of these ids; every query has the same positions.
+    """Return the positions of these ids in ascending order, as one array for all queries.
 
     If ``ids`` contains a separate list for each query, the result is a tuple (indptr, positions)
     with the ascending positions of each list.

@@ -48,7 +48,8 @@ class GroupSearch:
     """The search of a request in which each query finds only items of its group.
 
     The constructor chooses the method of each group, for all queries of the request. The method
-    ``best_of`` searches one batch of queries after the other, in the order of their groups.
+    ``best_of`` searches one batch of queries. The batches contain the queries in the order of their
+    groups.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from fastcos.validation.ids import MAX_PADDING_RATIO, Ids, string_lengths
 
 
 class ItemIds:
-    """The ids of the rows of one segment, in which an id is found in O(log p) time.
+    """The ids of the rows of one segment; ``find`` looks up an id in O(log p) time.
 
     ``values`` (p,) contains the ids of all rows, including the rows of removed items. ``order``
     (p,) contains the row numbers by ascending id, or is None if the ids are already in ascending

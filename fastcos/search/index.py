@@ -99,10 +99,10 @@ class SimilarityIndex:
     If the measure has the capability ``append``, the methods ``add``, ``upsert`` and ``remove``
     take time proportional to the number of changed rows, on average. The measures with the
     capability ``append`` ("cosine", "dot", "neg_euclidean" and "angular") learn nothing from the
-    items and compare the original rows. With any other measure, every change fits the measure again
-    and packs all items again. Many threads may search at the same time, even while another thread
-    changes the index. A search uses either all items from before a change or all items from after
-    the change. An index can be used in a forked child process.
+    items and compare the original rows. With any other measure, the index fits the measure again
+    and packs all items again after every change. Many threads may search at the same time, even
+    while another thread changes the index. A search uses either all items from before a change or
+    all items from after the change. An index can be used in a forked child process.
 
     A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``
     writes the changes, and ``refresh`` loads changes that another process has saved.
@@ -170,8 +170,8 @@ class SimilarityIndex:
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
         # The attribute is a tuple while a save is running, or after a save was interrupted;
-        # otherwise, it is None. The tuple consists of the content that the save gives the
-        # directory, and of the header fields that show whether the save was completed.
+        # otherwise, it is None. The tuple consists of the content of the directory after the save,
+        # and of the header fields that show whether the save was completed.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ class SimilarityIndex:
         groups : array_like (p,), int64 or str, optional
             The group of each item, such as a tenant, a language or a category: a whole number or a
             string, but not -1 or "". With groups, ``search(queries, groups=...)`` finds only items
-            in the group of each query, and takes as long as if there were no other groups.
+            in the group of each query, and other groups do not make the search slower.
             Memory-mapped items cannot have groups.
         copy : bool, default True
             Whether the index copies the rows, so that you may change or free them afterwards. The
@@ -370,8 +370,8 @@ class SimilarityIndex:
             query. Ids that are not in the index have no effect.
         groups : array_like (n,) of groups, or one group for all queries, optional
             The group of each query, if the index was fitted with groups. A query finds only items
-            of its own group, which may be empty. The search takes as long as if the index contained
-            only the groups of the queries.
+            of its own group, which may be empty. Groups without a query do not make the search
+            slower.
         min_score, n_threads, working_memory, progress
             The same arguments as in :func:`fastcos.top_k`.
 
@@ -468,7 +468,7 @@ class SimilarityIndex:
         k, state = validation.as_count("k", k), self._fitted_state()
         item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
         positions = state.positions_of(item_ids)
-        # A search in which each query excludes an item of its own cannot be prepared. Therefore the
+        # A search that excludes a different item for each query cannot be prepared. Therefore the
         # search finds k + 1 neighbours, which usually include the item itself, and the item is
         # dropped afterwards.
         neighbors = self.search(
@@ -928,7 +928,7 @@ class SimilarityIndex:
     # --- The model that made the embeddings ---
 
     def check_canaries(self, rows: Any, *, min_cosine: float = 0.99) -> Floats:
-        """Return the cosine of each saved canary with the new row of the same input.
+        """Return, for each canary, the cosine between its saved row and its new row.
 
         If the model has not changed, all cosines are 1, up to rounding errors.
 

@@ -104,9 +104,9 @@ def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPar
 
 
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
-    """Raise an error if new items need ids.
+    """Raise TypeError if the ids of the index are not positions, so that new items need ids.
 
-    New items need ids unless the id of every item in the index is the position of the item.
+    For each part of the index, only the last id is compared with the position of its item.
     """
     if state.has_string_ids:
         raise TypeError("ids must be strings, like the ids of the index, got None")

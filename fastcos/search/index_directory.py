@@ -21,7 +21,7 @@ from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Rows
 
-# The header of the directory contains this name for the kind of the stored object.
+# In the header of the directory, this name says what kind of object is stored.
 KIND = "SimilarityIndex"
 
 
@@ -118,10 +118,10 @@ def files_of(
 
 
 def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedIndex | None:
-    """Return the directory's content if an interrupted save had already replaced the header.
+    """Return the new content of a directory after an interrupted save, with the new checksum.
 
-    The result is None if the directory still has the old header. ``fields`` contains the fields of
-    the new header.
+    The result is None if the interrupted save did not replace the header of the directory.
+    ``fields`` contains the fields of the new header.
     """
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)

@@ -43,8 +43,8 @@ from fastcos.validation.ids import NO_ID, Ids
 Arrays = dict[str, npt.NDArray[Any]]
 Fields = dict[str, Any]
 
-# The type codes of NumPy that are accepted for whole numbers, and for rows. Low-precision rows are
-# stored as integers with the same bits.
+# NumPy type codes: first those that are accepted for whole numbers, then those that are accepted
+# for rows. Low-precision rows are stored as integers with the same bits.
 _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
 # The smallest scale of a panel that is accepted, in codes per unit. The norms of packed rows are at
 # most 1, and float32 panels have a scale of 1. If a damaged file contained a far smaller scale, the
@@ -162,7 +162,7 @@ def _arrays_of_ids(ids: Ids) -> Arrays:
 
 
 def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
-    """Return the ids that UTF-8 bytes encode.
+    """Return the ids that were stored as UTF-8 bytes.
 
     ``ends`` contains, for each id, the index of the first byte after the id; the caller has checked
     that ``ends`` is ascending. ValueError is raised if the bytes are not UTF-8.

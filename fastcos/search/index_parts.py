@@ -1,4 +1,4 @@
-"""The parts of an index that can change: segments with ids, and the merging of parts.
+"""The parts of an index: each part contains rows and their ids, and small parts are merged.
 
 When items are added to an index, they form a new part, so that no old row is copied. When items are
 removed, their rows stay in the part, but searches skip these rows. The items of a part that were
@@ -170,7 +170,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.live_row_numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return a part with the same rows; its searches skip the given rows."""
+        """Return a copy of this part whose searches skip the rows with these numbers."""
         segment = self.segment.without(row_numbers)
         if len(segment.live_row_numbers):
             segment.pack()
@@ -204,7 +204,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part; the part has no codes, and all of its rows are memory-mapped."""
+        """The memory of the part, which has no codes and only memory-mapped rows."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:
@@ -257,7 +257,7 @@ def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
 
 
 def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of packed items, by name, except those shared with the encoded rows."""
+    """Return the arrays of packed items by name, without the arrays of the encoded rows."""
     arrays = {
         name: getattr(packed.arrays, _RENAMED_FIELDS.get(name, name)) for name in PACKED_ARRAYS
     }

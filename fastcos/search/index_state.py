@@ -53,9 +53,9 @@ class IndexState:
     has_string_ids : bool
         Whether the ids are strings.
     prepared : PreparedSearches or None
-        The prepared searches of few queries, with a mask or without a filter. None if no search can
-        be prepared, because the measure transforms the rows, the rows are memory-mapped, or the
-        index is empty.
+        Prepared searches for few queries; the only filter that they accept is a mask of items. None
+        if no search can be prepared, because the measure transforms the rows, the rows are
+        memory-mapped, or the index is empty.
     groups : ItemGroups or None
         The group of the item at each position, if the index has groups.
     """

@@ -1,7 +1,7 @@
-"""The group of each item, and the rows of a segment ordered by group.
+"""The group of each item, and the row numbers of a segment, sorted by group.
 
 ``ItemGroups`` contains the group of each item, such as a tenant, a language or a category.
-``SegmentOrder`` contains the row numbers of a segment ordered by group; it is computed once, and
+``SegmentOrder`` contains the row numbers of a segment, sorted by group; it is computed once, and
 kept as long as the segment exists.
 """
 
@@ -22,7 +22,7 @@ from fastcos.validation.ids import Ids, are_strings, as_ids, format_id
 
 
 class SegmentOrder:
-    """The row numbers of a segment ordered by group, and the packed rows of each group.
+    """The row numbers of a segment, sorted by group, and the packed rows of each group.
 
     ``row_numbers`` (m,) contains the row numbers of all items, one group after the other, in
     ascending order within each group. The rows of group g are ``row_numbers[starts[g] : starts[g +
@@ -47,7 +47,7 @@ class SegmentOrder:
         return scale_items(self._metric_type, self._encoded, self.row_numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Count the queries of a search, and return each group's number of queries in all searches.
+        """Count the queries of a search, and return each group's total over all searches so far.
 
         ``n_queries`` (g,) contains the number of queries of each group in the present search.
         """
@@ -163,7 +163,7 @@ class ItemGroups:
         return ItemGroups(labels, codes)
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return the arrays in which a saved index stores the groups, by name."""
+        """Return the groups as a dictionary of arrays, which are stored in a saved index."""
         labels = self.labels.astype(str) if are_strings(self.labels) else self.labels
         return {"group_labels": labels, "group_codes": self.codes.astype(np.int32)}
 
@@ -183,7 +183,7 @@ class ItemGroups:
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
-        """Return the row numbers of a segment's items, ordered by group.
+        """Return the row numbers of the items of a segment, sorted by group.
 
         If ``allowed_positions`` is not None, only the items at these positions are included. The
         order of all items is kept as long as the segment exists.

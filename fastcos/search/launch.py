@@ -1,10 +1,10 @@
-"""The launch of a kernel for few queries: a planned search that lacks only its queries.
+"""The launch of a kernel for few queries: everything that a search needs except its queries.
 
-If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch: a single
-call of the kernel that the plan names. If the plan has several tasks, a launch is one call for each
-range of the rows or for each block of queries. All arguments of the kernel except the queries
-follow from the plan and from the packed rows. ``prepared`` stores launches for the next searches of
-an index, and ``scan`` runs a launch once.
+If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch of the
+kernel that the plan names. A launch calls the kernel once. If the plan has several tasks, a launch
+calls the kernel once for each task, which is a range of the rows or a block of queries. All
+arguments of the kernel except the queries follow from the plan and from the packed rows.
+``prepared`` stores launches for the next searches of an index, and ``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ class Launch(NamedTuple):
     Attributes
     ----------
     kernel : callable
-        The compiled kernel, from ``few_queries``, ``projected_queries`` or ``tile_top_k``.
+        The compiled kernel of ``few_queries``, ``projected_queries`` or ``tile_top_k``.
     packed : PackedItems
         The packed rows that the kernel reads.
     settings : FewQuerySettings, ProjectedSettings or BlockSettings of kernels.records
@@ -102,7 +102,7 @@ class Launch(NamedTuple):
         """Call the kernel for the units 0 to ``n_units`` - 1, in the threads of the grid.
 
         For the kernel that searches blocks of queries, a unit is a task of the grid; for every
-        other kernel, a unit is a panel. ``type_key`` stands for the types of the arguments.
+        other kernel, a unit is a panel. ``type_key`` identifies the types of the arguments.
         """
         if self.grid.is_one_task:
             self.kernel.call(type_key, 0, n_units, *arguments)

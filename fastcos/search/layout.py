@@ -22,7 +22,7 @@ class TileLayout(NamedTuple):
     quantised : bool
         Whether rows are int8 codes; if not, they are float32 numbers.
     words : int
-        Number of words of 4 bytes in a packed row.
+        Number of 4-byte words in a packed row.
     error : float
         Bound on the rounding error of a float32 inner product of unit rows; 0 for int8 codes.
     """
@@ -33,7 +33,7 @@ class TileLayout(NamedTuple):
     error: float
 
     def empty_array(self) -> npt.NDArray[Any]:
-        """Return an array of length 0, of the type that packed rows and tile scores have."""
+        """Return an empty array with the number type of packed rows and tile scores."""
         return np.empty(0, np.int32 if self.quantised else np.float32)
 
 

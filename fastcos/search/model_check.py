@@ -34,7 +34,7 @@ class ModelFacts:
         return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]
 
     def difference(self, other: "ModelFacts") -> str:
-        """Return, for an error message, how the model of another index differs from this model.
+        """Return a phrase for an error message that says how another model differs from this model.
 
         The result is "" if the models do not differ. If this model has a name, the other model
         differs unless it has the same name. If this model has no name, the names are not compared.
@@ -108,7 +108,7 @@ def as_canaries(rows: Any, width: int) -> Rows:
 
 
 def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
-    """Return the cosine (c,) of each saved canary with the new row of the same input."""
+    """Return, for each canary, the cosine (c,) between its saved row and its new row."""
     saved_rows = np.asarray(saved_canaries, np.float64)
     current_rows = as_canaries(rows, saved_rows.shape[1]).astype(np.float64)
     if len(current_rows) != len(saved_rows):

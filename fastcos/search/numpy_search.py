@@ -68,8 +68,8 @@ _MAX_QUERIES_OF_VECDOT = 2
 class _Candidates(NamedTuple):
     """(query, item) pairs whose item may be among the k best items of the query.
 
-    ``numbers`` contains the row number of the item of each pair. The exact score of each pair is
-    between its values in ``lower`` and ``upper``.
+    ``numbers`` contains the row number of the item of each pair. ``lower`` and ``upper`` contain
+    bounds on the exact score of each pair.
     """
 
     queries: Integers
@@ -99,7 +99,7 @@ def search(
     ----------
     metric_type : {"cosine", "dot", "euclidean"}
     items, queries : EncodedRows
-        Rows (p, d) and (n, d) of any type, and their float64 norms.
+        The items (p, d) and the queries (n, d), of any type, with their float64 norms.
     numbers : ndarray of shape (m,)
         The ascending row numbers of the items that the search can return.
     exclusions : ExcludedItems
@@ -239,8 +239,8 @@ def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:
 def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[np.bool_]:
     """Return, for each row, whether products with the row are safe from overflow and underflow.
 
-    The products of a row are safe if its norm is in the range of ``_SAFE_NORMS``, or if the row
-    consists of zeros.
+    Products with a row are safe if the norm of the row is in the range of ``_SAFE_NORMS``, or if
+    the row consists of zeros.
     """
     smallest, largest = _SAFE_NORMS[dtype]
     are_safe = (norms > smallest) & (norms < largest)
