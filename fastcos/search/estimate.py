@@ -53,7 +53,7 @@ class Estimate:
         return max(self.memory, self.multiply) + self.scores + self.packing + self.overhead
 
     def plus(self, other: "Estimate", times: float = 1.0) -> "Estimate":
-        """Multiply the estimate ``other`` by ``times``, add it to this estimate, and return the sum."""
+        """Multiply the estimate ``other`` by ``times``, and add the product to this estimate."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Estimate(*(value + times * addend for value, addend in pairs))
 
