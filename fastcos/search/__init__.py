@@ -28,8 +28,8 @@ the rows are in memory or in a file. A search takes this path through the module
                   v
               the kernels of the method, over ranges of queries and rows
 
-The warm path is the path of a search whose launch an index has stored. A launch stores the call of
-a kernel with all of its arguments except the queries. The warm path consists of these calls::
+A search takes the warm path if the index has stored a launch for it. A launch stores the call of a
+kernel with all of its arguments except the queries. The warm path consists of these calls::
 
     SimilarityIndex.search        index         no argument but k is given, or only ids to drop
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
@@ -55,13 +55,14 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
     numpy           none; while the kernels are not compiled, numpy_search multiplies matrices
     score_all       exhaustive_top_k.score_all_rows computes the float64 score of every pair
     unpacked        tile_top_k.search_grid compares float32 tiles of rows that are not packed
-    packed          that of the plan's kernel: few_queries or projected_queries compare few queries,
-                    one by one, with the packed rows; tile_top_k compares queries in blocks;
-                    self_join multiplies each pair of rows once, if the queries are the rows
+    packed          the module of the plan's kernel: few_queries or projected_queries compare few
+                    queries, one by one, with the packed rows; tile_top_k compares blocks of
+                    queries; self_join multiplies each pair of rows once, if the queries are the
+                    rows
     distinct        as for packed, but only one row of each group of equal rows is packed and
                     searched; exhaustive_top_k.expand_copies adds the other rows of the group
-    repack          those of a second plan, usually packed, for only the allowed rows, which are
-                    packed for this search
+    repack          the allowed rows are packed for this search alone; the method of a second plan,
+                    usually packed, determines the modules
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
 compiled only after ``fit``, the first search that needs packed rows packs them. When at most 64
@@ -76,19 +77,20 @@ with at most 7 queries is usually ``score_all``. The method is ``unpacked`` if 4
 many float32 rows, except with the instruction sets avx2 and avxvnni. While the kernels are not
 compiled, the method is ``numpy``.
 
-If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the
-neighbours. If only an upper bound on the score is an inner product of encoded rows,
-``filter_refine`` finds candidates by the bound and ranks them by the measure. There is no module
-for the measure "cosine": it is a row of the table in ``fastcos/similarity/table.py``, like most
-other measures without parameters. Inside the search, raw scores are compared instead of scores; the
-order of the items is the same. ``results.neighbors_of`` converts raw scores to scores. On the warm
-path, ``PreparedSearches.search`` converts them.
+If the score of a measure follows from a product of encoded rows, a scan of the packed rows finds
+the neighbours. If a measure is ``UpperBounded``, a product of encoded rows determines only an upper
+bound on the score. In this case, ``filter_refine`` finds candidates by the upper bounds, and ranks
+the candidates by their exact scores. There is no module for the measure "cosine": it is a row of
+the table in ``fastcos/similarity/table.py``, like most other measures without parameters. Inside
+the search, raw scores are compared instead of scores; the order of the items is the same.
+``results.neighbors_of`` converts raw scores to scores. On the warm path,
+``PreparedSearches.search`` converts them.
 
 The planner consists of the functions of three modules. These functions only compute plans: they
 change no data and start no threads. The functions of the planner decide by sizes, by a few facts
 about values (such as whether norms are moderate), and by the constants of ``cost_model.COSTS``::
 
-    plan       the method of the search of a segment or a group, its kernel, and whether the kernel
+    plan       how a segment or a group is searched: the method, the kernel, and whether the kernel
                uses the projection; when duplicates are grouped and when a projection is tried
     task_grid  called by plan: the tasks for threads, the buffers, and the ranks of the scores that
                serve as first thresholds
@@ -116,9 +118,9 @@ following decisions about a search:
   these decisions.
 
 Each branch in the code of a search either makes a decision that this docstring lists, or has one of
-three other purposes. Some branches check or convert an argument (``request``). Some branches select
-the code for the form of the request (one list of items per query, groups, or all items). The
-remaining branches reuse a stored plan or launch.
+three other purposes. Some branches check or convert an argument (``request``). Some branches
+depend on which items each query searches: its own list of items, the items of its group, or all
+items. The remaining branches reuse a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
@@ -142,8 +144,8 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   proved threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are
   never scored in float64.
 
-Each of the following three tables is ordered by imports. At the top of its file, a module imports
-only modules that are above it in its table, and modules of the other tables.
+In each of the following three tables, a module is below all modules of the same table that it
+imports at the top of its file.
 
 The modules of the search:
 
@@ -184,11 +186,11 @@ The modules of the index:
 ``model_check``      checks the name of the model that made the rows, and the canaries
 ``index_parts``      a part of an index: a segment with ids; the merging of parts
 ``index_files``      the files of one part of a saved index
-``prepared``         searches with few queries that an index stores, ready to run
+``prepared``         stored searches with few queries, which an index runs without planning
 ``index_state``      the items of an index at one moment; converts between positions, ids and rows
 ``index_changes``    computes the state of an index after items are added, replaced or removed
 ``index_directory``  reads and writes the directory of a saved index
-``attribute_hints``  errors for attribute names of other libraries, which name the ones of fastcos
+``attribute_hints``  errors for attribute names of other libraries, with the names of fastcos
 ``index``            ``SimilarityIndex``, which replaces its state as a whole
 ==================== ===============================================================================
 
@@ -205,7 +207,7 @@ The other searches:
 ``bits``             nearest neighbours among packed bits
 ``rescoring``        the best items in a list of candidates, by the exact score of a measure
 ``rerank``           a new order of candidates, by a score that is computed pair by pair
-``transformer``      a transformer for scikit-learn's pipelines, which uses ``distances``
+``transformer``      a transformer for scikit-learn's pipelines; it uses ``distances``
 ``compile_searches`` compiles all kernels that searches of one row type need
 ==================== ===============================================================================
 """

@@ -144,7 +144,7 @@ def norms_repeat(norms: Floats) -> bool:
 def scale_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
 ) -> ItemScaling:
-    """Return the scaling of all items; the shift is chosen for the items with these numbers.
+    """Return the scaling of all items; the shift is computed from the items in ``numbers``.
 
     ``numbers`` must be in ascending order. For p items, the function takes O(p) time, or O(p d)
     time if the items are shifted.
@@ -333,10 +333,11 @@ def pack_queries(
     exclusions: ExcludedItems,
     allowed: AllowedRows | None = None,
 ) -> Any:
-    """Scale queries so that their norm is about 1 and an offset weighs at most 2^20.
+    """Scale each query to a norm of at most about 1, and return the record that tiles read.
 
-    The queries are converted to the type in which the items are searched. ``allowed`` contains the
-    rows that are allowed in the results; None allows all packed items.
+    A query multiplies the offsets of items by a weight of at most 2^20. The queries are converted
+    to the type in which the items are searched. ``allowed`` contains the rows that are allowed in
+    the results; None allows all packed items.
     """
     queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
     scaling = records.QueryScaling(
@@ -414,8 +415,8 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
-# rows is not always the best shift. If the caller has already subtracted the mean of other rows,
-# such as users, many rows are short. All short rows then point in nearly the same direction,
+# rows is not always the best shift. If the caller has already subtracted another mean, such
+# as that of the users, many rows are short. All short rows then point in nearly the same direction,
 # opposite to the subtracted mean, and the cosines of two such rows differ by less than the error of
 # the filter. If the mean were subtracted from many short rows, nearly all pairs would be scored in
 # float64, and a search would take 60 times as long as a search of the original rows
@@ -448,8 +449,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
-    # The half of the rows that is nearest to their mean is selected several times. The mean of the
-    # selected rows approaches the direction around which the rows are densest.
+    # In each step, only the half of the rows that is nearest to their mean is kept. The mean of the
+    # remaining rows approaches the direction around which the rows are densest.
     cluster = compared_rows[are_close[np.argmax(sizes)]]
     while len(cluster) > 8:
         distances = np.square(cluster - cluster.mean(axis=0)).sum(axis=1)

@@ -5,14 +5,14 @@ A plan depends on the sizes of the rows, on the request, on the machine, and on 
 functions of this module read no row and start no thread, so plans for any machine can be tested
 without data. The functions make these decisions:
 
-* ``plan_search`` chooses the method of the search of one segment, its kernel, and the division of
-  its work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
+* ``plan_search`` chooses how one segment is searched: the method, the kernel, and the division of
+  the work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
 * ``plan_groups`` and ``plan_group_panels`` plan searches within groups, and ``plan_candidates``
   plans range searches;
 * ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` say when
   duplicates are grouped and when a projection is added;
-* ``n_candidates`` returns how many items are scored first if the raw scores of a measure only bound
-  its scores; ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
+* ``n_candidates`` returns how many items are scored first by a measure that is ``UpperBounded``;
+  ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
 
 The modules ``task_grid``, ``batches`` and ``cost_model`` also read no row and start no thread.
 ``task_grid`` divides the work of a method among threads, and is called by the functions of this
@@ -82,7 +82,7 @@ class SegmentSizes:
     n_rows, n_columns : int
         Shape of the encoded rows, including deleted rows.
     n_live : int
-        The number of rows that searches can return.
+        The number of live rows, which are the rows that searches can return.
     row_type : str
         Name of the type of the rows, such as "float32".
     packed_for : str
@@ -104,8 +104,8 @@ class SegmentSizes:
         not been checked.
     n_live_of_index : int or None
         The total number of live rows in this segment and in all segments that are searched together
-        with it. None if this segment is searched by itself, such as a segment with the rows of one
-        group.
+        with it. None if this segment is searched by itself, for example because it contains the
+        rows of one group.
     """
 
     n_rows: int
@@ -177,30 +177,31 @@ class SearchPlan:
         The division of the search into tasks for threads.
     first_rank : int
         For the kernels "few_queries" and "projected_queries": the rank of the first threshold. The
-        kernel scales the largest product of each panel, and sorts the scaled products in descending
-        order. The product at place ``first_rank`` is the first threshold. Rows whose products reach
-        the first threshold are scored first.
+        kernel scales the largest product of each panel. The ``first_rank``-th largest of the scaled
+        products is the first threshold. Rows whose products reach the first threshold are scored
+        first.
     sample : ThresholdSample
         For every kernel except "few_queries": the panels from which the first threshold of a query
         is estimated.
     capacity : int
-        For the kernels "few_blocks", "query_blocks" and "self_join": the number of candidates for
-        which the buffer of a query has space.
+        For the kernels "few_blocks", "query_blocks" and "self_join": how many candidates the buffer
+        of a query can hold.
     use_projection : bool
         Whether the kernel multiplies projected codes first. The projected codes are expected to
         drop most pairs. If projected codes do not drop most pairs, the kernel stops using them
         (``kernels.projection_filter``).
     fits_all_options : bool
-        Whether the plan is the same for every number of threads and every usual working memory.
+        Whether the plan is the same for every number of threads, and for every working memory that
+        is not unusually small.
     needed_rows : float
-        Some of the best packed rows may not be allowed in the results. On average, k of the
-        ``needed_rows`` best packed rows are allowed.
+        Some of the best packed rows may not be allowed in the results. On average, k rows among the
+        best ``needed_rows`` packed rows are allowed.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
-        For "distinct": the plan of the search of the distinct rows. For "repack": the plan of the
-        search of newly packed rows, which only this search uses. For "unpacked": the plan of the
-        search of the last rows, which do not fill a panel.
+        For "distinct": the plan for the distinct rows. For "repack": the plan for the newly packed
+        rows, which only this search uses. For "unpacked": the plan for the last rows, which do not
+        fill a panel.
     reasons : tuple of str
         The reasons for the method, and the reasons against other methods.
     """
@@ -227,9 +228,9 @@ class SearchPlan:
         A launch calls the kernel once for each block of queries or range of rows. The kernel scales
         and encodes the queries itself, and no query is searched by a second launch. An index can
         prepare a search that is a single launch (``prepared``). ``_plan_packed`` chooses a kernel
-        only if k is at most an eighth of the number of allowed rows, either of this segment or of
-        all segments. Therefore, if the search excludes no pairs, each query finds k rows in this
-        segment or in all segments together.
+        only if there are at least 8 k allowed rows in this segment or in all segments together.
+        Therefore, if the search excludes no pairs, each query finds k rows in the segments that are
+        searched.
         """
         return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
@@ -245,7 +246,7 @@ class GroupPlan:
     is_tiled : ndarray (g,), bool
         The groups whose panels are searched by tiles: several groups at a time, each by one thread.
     is_segment : ndarray (g,), bool
-        The groups that are searched as segments, one after the other by all threads.
+        The groups that are searched as segments: one group at a time, by all threads.
     """
 
     is_small: npt.NDArray[np.bool_]
@@ -513,7 +514,7 @@ def _plan_distinct(
 
 
 def n_candidates(k: int, n_items: int) -> int:
-    """Return how many of ``n_items`` items are scored first if the measure has only an upper bound.
+    """Return how many of ``n_items`` items are scored first by a measure that is ``UpperBounded``.
 
     The items with the largest upper bounds are scored first. If the k best of the scored items
     might not be the k best of all items, more items are scored (``filter_refine``).
@@ -542,7 +543,7 @@ def pays_grouping(ends: Integers, n: int) -> bool:
 
 
 def scores_are_faster(n_queries: int, n_allowed: int, n_live: int, costs: CostModel) -> bool:
-    """Return whether float64 scores of the allowed rows take less time than tiles of all rows."""
+    """Return whether scoring only the allowed rows is faster than comparing all rows by tiles."""
     sweep = 1 + n_queries / costs.queries_per_filtered_sweep
     return n_queries * n_allowed * costs.tile_rows_per_score <= n_live * sweep
 
@@ -729,9 +730,9 @@ def _plan_self_join(
     """Plan a self-join that multiplies each pair of rows once, or return None.
 
     The thresholds and candidates of all rows must be in memory at the same time. With the tile
-    registers of AMX, multiplying takes so little time that halving it saves nothing. The function
-    is called only for searches without a projection, because with k = 10, a projection that helps
-    saves at least as much time (``docs/dev/costs.md``, "Self-joins").
+    registers of AMX, multiplications take so little time that halving their number saves nothing.
+    The function is called only for searches without a projection. For k = 10, a projection that
+    saves time saves at least as much as a self-join (``docs/dev/costs.md``, "Self-joins").
     """
     n, k = request.n_queries, request.k
     is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)
@@ -791,8 +792,8 @@ def plan_pass(
     """Return the grid, capacity and sample of the pass that follows the first ``n_passes`` passes.
 
     The first pass follows the plan and may estimate thresholds. Later passes do not estimate
-    thresholds. Queries are unfinished after ``max_sharing_passes`` passes only if a shared
-    threshold was damaged, so tasks share no thresholds in later passes.
+    thresholds. If a query is unfinished after ``max_sharing_passes`` passes, a threshold that
+    another task shared must have been wrong, so tasks share no thresholds in later passes.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample

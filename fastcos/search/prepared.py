@@ -19,7 +19,7 @@ results.
    ``PreparedSearches.search``. A prepared search may have ``allowed_ids`` or ``exclude_ids`` that
    hold for all queries: the ids are converted to a mask, or to a few items that are dropped from
    the results.
-2. According to the plan of every part of the index, one launch performs the whole search. The
+2. The plan for each part of the index says that a single launch searches the whole part. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. k is an int, a launch can read the queries (``_can_be_read``), and the norms of the queries are
    neither zero nor very small or large. No plan contains the condition on the norms, because plans
@@ -220,8 +220,8 @@ class PreparedSearches:
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
     """Return whether an index prepares a search, given the plan for each part of the index.
 
-    A single launch must be enough to search each part. The measure must compare original rows,
-    because a prepared search does not encode its queries.
+    Each part must be searched by a single launch. The measure must compare original rows, because a
+    prepared search does not encode its queries.
     """
     encode_queries = getattr(type(measure), "encode_queries", None)
     is_original = capabilities(measure).append and encode_queries is BaseMeasure.encode_queries

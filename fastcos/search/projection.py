@@ -1,4 +1,4 @@
-"""Add a projection to packed items: decide whether, onto which axes, and onto how many axes.
+"""Add a projection to packed items: decide whether it saves time, and choose its axes.
 
 If rows of embeddings are rotated to their principal axes, most of their squared norm is in the
 first third of the coordinates. A projection stores the first coordinates of every row as short
@@ -407,7 +407,7 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return which fraction of all (query, row) pairs each projection would fail to rule out.
+    """Return the share of all (query, row) pairs that each projection would not rule out.
 
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first

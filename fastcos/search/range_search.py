@@ -95,7 +95,7 @@ def neighbors_above(
     >>> neighbors_above(X, min_score=0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    With a calibrated threshold, the result contains at most one random pair in a hundred:
+    With a calibrated threshold, at most one pair of items in a hundred is in the result:
 
     >>> items = np.random.default_rng(0).standard_normal((200, 8))
     >>> neighbors_above(items, min_score=calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
@@ -344,7 +344,11 @@ def _scores_of_pairs(
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return, per query, the lowest raw score with a float32 score of at least ``min_score``."""
+    """Return, for each query, the thresholds of raw scores that correspond to ``min_score``.
+
+    ``exact`` is the lowest raw score whose score reaches ``min_score`` if both are rounded to
+    float32.
+    """
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 

@@ -128,7 +128,7 @@ class STSScorer:
         self.item_texts = self.query_texts if item_texts is None else list(item_texts)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the similarity of the query's text to the text of each of the items.
+        """Return the similarities of the query's text to the texts of these items.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class WordRotatorsScorer:
         self._items = self._queries if item_bags is None else self._masses("item_bags", item_bags)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the score of a query's bag with the bag of each of the items.
+        """Return the scores of a query's bag with the bags of these items.
 
         Parameters
         ----------

@@ -205,7 +205,7 @@ def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
 def best_of_candidates(
     items: ItemSource, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Return positions and raw scores (n, k) of the best of each query's candidates (n, c)."""
+    """Return positions and raw scores (n, k) of the best candidates in each row of ``lists``."""
     measure, is_listed = items.measure, lists >= 0
     queries = encode_queries(measure, Q, options.n_threads)
     indptr = np.concatenate([[0], np.cumsum(is_listed.sum(axis=1))])
@@ -230,7 +230,7 @@ def _as_listed_items(items: Any, measure: Measure) -> Any:
 def _best_of_rows(
     X: Any, measure: Measure, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Return item numbers and raw scores (n, k) of the best of each query's candidates (n, c).
+    """Return item numbers and raw scores (n, k) of the best candidates in each row of ``lists``.
 
     Only the rows of the candidates are read.
     """

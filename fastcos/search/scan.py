@@ -63,8 +63,8 @@ class SegmentRequest(NamedTuple):
     allowed : AllowedRows or None
         The rows that are allowed in the results; None if all live rows are allowed.
     thresholds : ndarray (n,) or None
-        One raw score per query. Rows with a lower raw score may be skipped, because earlier
-        segments contain k better rows.
+        One raw score per query. Rows with raw scores below this threshold may be skipped, because
+        earlier segments contain k better rows.
     n_live_of_index : int or None
         The number of live rows in all segments of the search, as in ``plan.SegmentSizes``.
     is_self_join : bool
@@ -126,7 +126,7 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
-    """Return the properties of this machine and the options of a call that a plan depends on."""
+    """Return what the planner must know about this machine and about the options of the call."""
     return Machine(isa, options.n_threads, options.working_memory, is_compiled, tiles.AVAILABLE)
 
 
@@ -393,8 +393,8 @@ def _proved_thresholds(
     ``queries`` (m,) contains the numbers of m queries, and ``kth_scores`` (m,) contains the k-th
     best score of each of these queries among all panels. ``initial_thresholds`` (n,) contains one
     threshold for every query of the search; rows whose scores are below this threshold may be
-    skipped. ``SLACK`` is a bound on rounding errors. A task that reports an unproved threshold
-    first raises this threshold by a quarter of ``SLACK``.
+    skipped. ``SLACK`` is a bound on relative rounding errors. Before a task reports an
+    unproved threshold, it raises the threshold by a quarter of ``SLACK``.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

@@ -106,7 +106,7 @@ def score_blocks(
 def _rescored_blocks(
     measure: UpperBounded, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores that a method of the measure computes, because they are not inner products."""
+    """Yield the scores that an ``UpperBounded`` measure computes by its method ``rescore``."""
     precomputed, all_items = measure.precompute(items), np.arange(len(items))
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]

@@ -1,8 +1,8 @@
 """Search all segments of the items for a batch of queries, and merge the results of the segments.
 
-``scan`` searches a segment if the scores of the measure are inner products. If only an upper bound
-on the scores is an inner product, ``filter_refine`` searches the segment: it calls ``scan`` to find
-candidates, and the measure ranks the candidates.
+``scan`` searches a segment unless the measure is ``UpperBounded``. If the measure is
+``UpperBounded``, ``filter_refine`` searches the segment: it calls ``scan`` to find candidates, and
+the measure ranks the candidates.
 """
 
 from collections.abc import Callable

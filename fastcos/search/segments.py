@@ -93,7 +93,7 @@ class Segment:
 
     @parallel.lazy_attribute
     def distinct(self) -> "Segment":
-        """A segment with the same rows, whose searches find one row per group of equal rows."""
+        """A segment with the same rows; its searches find only one row per group of equal rows."""
         groups = self.duplicates
         segment = self.restricted_to(self.live_row_numbers if groups is None else groups.first)
         segment.duplicates, segment.scaling = None, self.scaling
@@ -270,7 +270,7 @@ class Segment:
         """Pack the rows if necessary, and add the work of a search to the total of all searches.
 
         The work of a search is its number of multiply-adds. Once the total work is large enough, a
-        projection is added to the packed rows, if a projection saves time. The method returns
+        projection is added to the packed rows if it saves time. The method returns
         whether the packed rows may have changed.
         """
         packed = self.packed

@@ -18,7 +18,7 @@ from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking
 
 # The kernel compares products of rows with the thresholds of both rows. If the norms of the rows
-# differ by more than this factor, the numbers that it compares might overflow or underflow in
+# differ by more than this factor, the numbers that are compared might overflow or underflow in
 # float32.
 _LARGEST_RATIO_OF_NORMS = 1e6
 
@@ -33,7 +33,7 @@ def norms_are_similar(packed: PackedItems, scaled_queries: records.Queries) -> b
         return True
     norms, slopes = scaled_queries.norms, scaled_queries.scaling.slopes
     is_similar = norms.max() <= _LARGEST_RATIO_OF_NORMS * norms.min(where=norms > 0, initial=np.inf)
-    # The slope of a zero row does not follow from a norm.
+    # A zero row is scaled as if its norm were 1, so the slopes must be compared as well.
     return bool(is_similar and slopes.max() <= 2 * _LARGEST_RATIO_OF_NORMS * slopes.min())
 
 
@@ -56,8 +56,8 @@ def search_own_rows(
     unproved = np.empty(n, np.float32)
     results = records.SearchResults(thresholds, ranking[1], ranking[0], unproved)
     state = _empty_state(n, k, n_panels, PANEL * items.words, plan.capacity)
-    # The array is writeable, like that of other searches, so that the functions which both kernels
-    # call are compiled once.
+    # The array is writeable, like the array that ``tile_top_k`` receives, so that the functions
+    # that both kernels call are compiled only once.
     batch = items.row_of_slot.astype(np.int64)
     rounds = range(grid.n_query_blocks - 1)
     stages = [self_join.FIRST, *rounds, self_join.LAST]

@@ -64,7 +64,7 @@ class ItemSource(Protocol):
 
     @property
     def n_live(self) -> int:
-        """The number of items that searches can return."""
+        """The number of live items, which are the items that searches can return."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -113,7 +113,7 @@ class FittedItems:
 
     @property
     def n_live(self) -> int:
-        """The number of items that searches can return."""
+        """The number of live items, which are the items that searches can return."""
         return sum(len(segment.live_row_numbers) for segment in self.segments)
 
     @property
@@ -131,7 +131,7 @@ class FittedItems:
         return plan_batch(request.k, n_columns, options.working_memory)
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return a source of the items at these positions; there must be only one segment."""
+        """Return a source of the items at these positions; the items must form a single segment."""
         return FittedItems(self.measure, self.n_items, (self.segments[0].restricted_to(positions),))
 
     def tasks(

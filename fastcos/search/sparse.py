@@ -142,7 +142,7 @@ def sparse_neighbors_above(
 ) -> sp.csr_array:
     """Return all pairs of sparse rows that score at least ``min_score``, for ``neighbors_above``.
 
-    SciPy multiplies a block of queries at a time with all items. Products are summed in float64, in
+    SciPy multiplies one block of queries at a time by all items. Products are summed in float64, in
     the order of the columns. If two rows have no non-zero in the same column, their score is 0 and
     is not computed, so ``min_score`` must be above 0.
     """

@@ -19,7 +19,7 @@ from fastcos.search.layout import TileLayout
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of the machine and the options of a call that a plan depends on.
+    """The machine for which a search is planned, with the options of the call.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class ThresholdSample:
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """The division of a scan into tasks, one per query block and range of panels or rows.
+    """The division of a scan into tasks: each compares a block of queries with a range of rows.
 
     Attributes
     ----------
@@ -126,10 +126,9 @@ def one_by_one_is_faster(
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
-    """Return the number of threads that search few queries.
+    """Return the largest useful number of threads for a search with few queries.
 
-    The number is limited, so that each thread reads enough bytes of codes to make starting the
-    thread worthwhile.
+    Each thread should read enough bytes of codes to make starting the thread worthwhile.
     """
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
@@ -154,16 +153,16 @@ def plan_query_blocks(
 
     The result is a tuple of the grid, the capacity of the buffers, and the bytes of the buffers.
 
-    Every thread sweeps all rows for one block of queries after the other. On a machine with many
-    cores and little memory, the search uses smaller buffers and only some of the cores. The size of
-    the blocks is chosen so that the busiest thread ends early: two threads divide 192 queries into
-    96 and 96, and not into 64 and 128. If there are no more blocks than threads, the blocks have
-    equal numbers of queries. If there are so few queries that some threads would have no block, the
-    rows are divided among the threads instead of the queries (``share_rows``). With many threads,
-    the blocks of queries would be small, and the codes would be read once for each of many blocks.
-    To save time, ``_divide_rows`` also divides the rows into ranges, so that blocks can be larger.
-    ``may_share`` says whether the rows may be divided. ValueError is raised if the buffers of one
-    query exceed the working memory.
+    Each thread takes one block of queries after another, and sweeps all rows for this block. On a
+    machine with many cores and little memory, the search uses smaller buffers and only some of the
+    cores. The size of the blocks is chosen so that the busiest thread ends early: two threads
+    divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks than
+    threads, the blocks have equal numbers of queries. If there are so few queries that some threads
+    would have no block, the rows are divided among the threads instead of the queries
+    (``share_rows``). With many threads, the blocks of queries would be small, and the codes would
+    be read once for each of many blocks. To save time, ``_divide_rows`` also divides the rows into
+    ranges, so that blocks can be larger. ``may_share`` says whether the rows may be divided.
+    ValueError is raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a full or partly
     # filled panel of 32 queries. The remaining buffers of ``search_block`` take less memory in
@@ -176,7 +175,7 @@ def plan_query_blocks(
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
     # Even a block of one query needs the buffers of a panel and the large buffers of the query. In
-    # a block of one query, the rest of the arrays take at most twice as much memory as the large
+    # a block of one query, all other arrays together take at most twice as much memory as the large
     # buffers of the query.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
@@ -301,7 +300,8 @@ def guess_in_range(
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
     # Every ``stride``-th panel is sampled. The more rows are needed, the smaller the stride must
-    # be. For example, the stride is at most 4 if half as many rows are needed as there are panels.
+    # be. For example, if the number of needed rows is half the number of panels, the stride is at
+    # most 4.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
@@ -314,15 +314,15 @@ def guess_rank(
     """Return the rank of the first threshold among the best scores of the sampled panels.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
-    panels are sampled. Of the ``needed_rows`` best rows, k are allowed in the results. The number
+    panels are sampled. Of the best ``needed_rows`` rows, k are allowed in the results. The number
     ``needed_rows`` may be larger than the number of rows in the range. The rank is at most the
     number of sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
     query is too high, the next step depends on the kernel. The kernel "few_queries" scores more
     slots of packed rows, but reuses the products of the codes that it has already computed. The
-    kernel "projected_queries" compares the query with the full codes of all rows of the range. The
-    kernels that compare blocks search the query once more, without an estimate.
+    kernel "projected_queries" compares the query with the full codes of all rows of the range. With
+    the other kernels, the query is searched once more, without an estimate.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)
@@ -341,7 +341,7 @@ def guess_rank(
 
 
 def _min_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return the smallest number of candidates for which the buffer of a query must have space."""
+    """Return the smallest permitted capacity of a query's buffer, as a number of candidates."""
     entries = costs.min_candidates_per_neighbor * needed_rows + costs.candidates_besides
     return 1 << math.ceil(entries).bit_length()
 
@@ -365,7 +365,7 @@ def full_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def sample_of_group(k: int, n_panels: int) -> ThresholdSample:
-    """Return the sample for the panels of a group of items.
+    """Return which panels of a group of items are sampled to estimate the first threshold.
 
     Half of the usual number of sampled panels is enough, because the sample is a large part of the
     few panels of a group.

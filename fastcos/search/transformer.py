@@ -12,7 +12,7 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# The number of rows per block of the comparison, in which row i is compared with fitted row i.
+# The number of rows that are compared at once with the fitted rows of the same numbers.
 _COMPARED_AT_ONCE = 4096
 
 
@@ -33,8 +33,8 @@ class NeighborsTransformer(
     n_neighbors : int
         The number of neighbours of each row.
     mode : {"distance", "connectivity"}
-        Whether the entries of the graph are distances or ones. With "connectivity", the entries are
-        ones, and each row has only ``n_neighbors`` entries.
+        With "distance", the entries of the graph are distances. With "connectivity", the entries
+        are ones, and each row has only ``n_neighbors`` entries.
     measure : {"cosine", "neg_euclidean"}
         The measure, as in :func:`top_k`.
 
