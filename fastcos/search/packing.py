@@ -133,7 +133,7 @@ class PackedItems(NamedTuple):
 
 
 def norms_repeat(norms: Floats) -> bool:
-    """Return whether so many norms repeat that grouping equal rows may save time.
+    """Return whether norms are repeated so often that grouping equal rows may save time.
 
     The function takes O(n log n) time.
     """

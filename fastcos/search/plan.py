@@ -242,7 +242,7 @@ class GroupPlan:
     Attributes
     ----------
     is_small : ndarray (g,), bool
-        The groups that one launch searches together by scoring every pair of a query and an item.
+        The groups that one launch searches together: it scores every pair of a query and an item.
     is_tiled : ndarray (g,), bool
         The groups whose panels are searched by tiles: several groups at a time, each by one thread.
     is_segment : ndarray (g,), bool
@@ -296,8 +296,8 @@ def plan_group_panels(
     ``n_queries`` is the largest number of queries of one group that are searched at once.
     ``n_panels`` is the largest number of panels of a group. The threads of the plan search
     different groups at the same time; there are as many threads as the working memory allows. The
-    sample of a group depends on its own number of panels (``task_grid.sample_of_group``), so the
-    plan contains no sample.
+    sample of a group depends on the number of panels of this group (``task_grid.sample_of_group``),
+    so the plan contains no sample.
     """
     grid, capacity, buffers = plan_query_blocks(
         n_queries, float(k), k, layout, n_columns, n_panels,

@@ -61,7 +61,7 @@ _NOT_PREPARABLE: _Launches = ()
 
 
 class PreparedSearches:
-    """The searches that an index has prepared, each for one number of queries and one k."""
+    """The prepared searches of an index; each is for a certain k and number of queries."""
 
     def __init__(self, items: FittedItems, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = items.measure, tuple(parts)

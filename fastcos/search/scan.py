@@ -268,7 +268,7 @@ def _distinct(
     k = min(request.k + 1, len(groups.first))
     distinct_request = SegmentRequest(k, no_exclusions(len(distinct_queries.rows)))
     segment.distinct.count_work(n, request.k)
-    # The search of the distinct rows needs a plan of its own for two reasons: this search has fewer
+    # The search of the distinct rows needs a new plan for two reasons: this search has fewer
     # queries, and the distinct rows have been packed.
     plan = plan_segment(segment.distinct, len(distinct_queries.rows), distinct_request, options)
     best = _METHODS[plan.method](

@@ -75,7 +75,7 @@ class ItemSource(Protocol):
         """The original rows of the first segment, or all rows if they are read in blocks."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return how many queries fit in memory as one batch, including their rows and results."""
+        """Return how many queries form a batch whose rows and results fit in memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
