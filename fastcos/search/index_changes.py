@@ -104,16 +104,12 @@ def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPar
 
 
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
-    """Raise TypeError if the ids of the index are not positions, so that new items need ids.
-
-    For each part of the index, only the last id is compared with the position of its item.
-    """
+    """Raise TypeError if the ids of the index are not positions, so that new items need ids."""
     if state.has_string_ids:
         raise TypeError("ids must be strings, like the ids of the index, got None")
     for part in parts:
-        last_id = part.ids.values[-1].item()
-        if last_id != part.segment.positions_of(np.array([len(part.rows) - 1]))[0]:
-            example = validation.format_value(last_id)
+        if not part.ids_are_positions:
+            example = validation.format_value(part.ids.values[0].item())
             raise TypeError(
                 f"ids must be passed, like the ids of the items of the index ({example}), got None"
             )

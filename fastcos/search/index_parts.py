@@ -13,6 +13,7 @@ sizes, the number of parts is limited::
 The rows of a memory map form a single part that never changes (``MappedPart``).
 """
 
+import functools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -124,6 +125,12 @@ class IndexPart:
     def id_type(self) -> np.dtype[Any]:
         """The NumPy type of the ids."""
         return self.ids.values.dtype
+
+    @functools.cached_property
+    def ids_are_positions(self) -> bool:
+        """Whether the id of each row is the position of the row. The ids are read only once."""
+        positions = self.segment.positions_of(np.arange(len(self.rows)))
+        return np.array_equal(self.ids.values, positions)
 
     @property
     def n_live(self) -> int:

@@ -174,6 +174,9 @@ def test_add_without_ids_never_invents_them():
     with pytest.raises(TypeError, match=r"^ids must be passed, like the ids of the items"):
         index.add(rows(2))
     assert len(index) == 20
+    # only the last id is the position of its item
+    with pytest.raises(TypeError, match=r"^ids must be passed, like .* \(7\), got None"):
+        SimilarityIndex().fit(rows(3), [7, 8, 2]).add(rows(1))
     counted = SimilarityIndex().fit(rows(20))
     assert counted.add(rows(2)).tolist() == [20, 21]
     counted.remove([3, 21])
