@@ -209,7 +209,7 @@ def plan_query_blocks(
         shared = share_rows(layout, n, n_panels, n_panels, machine, costs)
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
-            # If the rows are divided, each query has at least k candidates in every range of rows.
+            # If the rows are divided, every range adds candidates of each query to be scored.
             # If each thread gets a block of queries, it is therefore faster to divide the queries
             # than to divide the rows.
             if n_blocks < n_threads:
