@@ -249,17 +249,16 @@ def versions_line(document):
 INTRODUCTION = """\
 This page compares the speed of fastcos with the speed of other libraries, on every machine that was
 measured. A ratio of 2 means that fastcos is twice as fast as the other library. The brackets after
-each ratio contain a 95 % interval for the true ratio. If the measurement is repeated on a machine
-whose speed has not changed, the new ratio varies as well, so it lies in the interval in only about
-83 % of the cases ([how often a second run confirmed
-it](../compare/README.md#how-well-a-run-can-be-repeated)). A ratio in bold means that fastcos is
-slower. If the interval contains 1, the result of the task is *undecided*, because the measurements
-do not show which library is faster. If other programs used the machine during the measurement,
-there is *no verdict* on the task. Each library runs in several processes, and its time is the
-geometric mean of the median times of these processes. In the tables of tasks, no time is reported
-for a library that returns a wrong answer. In the tables of the largest matrices, each time is the
-time of a single call. These tables report the time and the error of every answer, even if the error
-is large. The page [Compare fastcos with other libraries](../compare/README.md) explains
+each ratio contain a 95 % interval. If the measurement is repeated on a machine whose speed has not
+changed, the ratio should lie in the interval in 95 % of the cases ([how often a second run
+confirmed it](../compare/README.md#how-well-a-run-can-be-repeated)). A ratio in bold means that
+fastcos is slower. If the interval contains 1, the result of the task is *undecided*, because the
+measurements do not show which library is faster. If other programs used the machine during the
+measurement, there is *no verdict* on the task. Each library runs in several processes, and its time
+is the geometric mean of the median times of these processes. In the tables of tasks, no time is
+reported for a library that returns a wrong answer. In the tables of the largest matrices, each time
+is the time of a single call. These tables report the time and the error of every answer, even if
+the error is large. The page [Compare fastcos with other libraries](../compare/README.md) explains
 the method. The command `python -m bench.compare render` writes this page from the newest results of
 each machine.
 """
@@ -399,7 +398,8 @@ results</title> <style> body {{ font: 15px system-ui, sans-serif; margin: 2em; }
 border-collapse: collapse; }} td, th {{ padding: .3em .7em; text-align: left; }} tr:nth-child(even)
 {{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>A ratio of 2
 means that fastcos is twice as fast as the other library. The brackets after each ratio contain a 95
-% interval for the true ratio. In the rows in bold, fastcos is slower.</p>
+% interval: if the measurement is repeated on a machine whose speed has not changed, the ratio
+should lie in the interval in 95 % of the cases. In the rows in bold, fastcos is slower.</p>
 <p>Show: {filters}</p>
 <table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table> <script> const filters =
 [...document.querySelectorAll("select")]; const show = () => document.querySelectorAll("tbody
