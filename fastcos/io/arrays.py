@@ -30,7 +30,8 @@ _DAMAGE = (
     tokenize.TokenError,  # NumPy raises TokenError for a header without a closing bracket.
 )
 
-# The signature and the number of entries in the last record of a zip archive.
+# The parts of the last record of a zip archive that are read: the signature of the record, and the
+# number of entries of the archive.
 _END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
 
 
@@ -111,7 +112,7 @@ def _check_directory(file: BinaryIO, n_entries: int) -> None:
 
 
 def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F"], Any]:
-    """Read the shape, order and dtype of an array; raise ValueError if the size does not match."""
+    """Read the shape, order and dtype of an array; raise ValueError for a wrong size."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         header = np.lib.format.read_array_header_1_0(file)

@@ -22,9 +22,9 @@ def find_column(
     """Return the name of a column, or None if ``column`` is None and no name matches `words`.
 
     If ``column`` is not None, exactly one column must have this name. If ``column`` is None, the
-    function looks for a name in `words`, without regard to case, punctuation and an ending such as
-    Id. If several names match, FastcosFormatError is raised. ``argument`` is the name of the
-    caller's argument in error messages.
+    function looks for a column whose name is in `words`. Case, punctuation and endings such as Id
+    are ignored. If several names match, FastcosFormatError is raised. ``argument`` is the name of
+    the caller's argument in error messages.
     """
     if column is not None:
         if names.count(column) != 1:
@@ -89,15 +89,15 @@ def choose_vector_columns(
 ) -> tuple[list[str], str | None]:
     """Return the columns of the vectors, and the column of the ids or None.
 
-    The vectors are in the only column of lists or, if there is none, in all columns of numbers. By
-    default, the column of ids is the only column whose name stands for ids, such as ``id`` or
-    ``item``. If no column has such a name, the column of ids is an index that pandas, polars or R
-    has written. An index that only counts the rows from 0 is not used. If a table has neither a
-    column with a name for ids nor a usable index, the column of ids is the only column of texts. If
-    the table contains a column of lists, a column of whole numbers may be the column of ids, just
-    like a column of texts. If a table contains no column of lists, a column that mixes numbers with
-    blanks or texts raises an error. Columns of texts and of other types are not part of the
-    vectors.
+    If a table has a column of lists, this column contains the vectors. Otherwise, every column of
+    numbers contains one dimension of the vectors, except columns of ids and indices. By default,
+    the column of ids is the only column whose name stands for ids, such as ``id`` or ``item``. If
+    no column has such a name, the column of ids is an index that pandas, polars or R has written.
+    An index that only counts the rows from 0 is not used. If a table has neither a column with a
+    name for ids nor a usable index, the column of ids is the only column of texts. If the table
+    contains a column of lists, a column of whole numbers may be the column of ids, just like a
+    column of texts. If a table contains no column of lists, a column that mixes numbers with blanks
+    or texts raises an error. Columns of texts and of other types are not part of the vectors.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

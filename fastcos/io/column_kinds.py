@@ -238,7 +238,7 @@ def _classify_list(values: list[Any]) -> tuple[str, Any]:
 
 
 def _all_numbers(cells: Sequence[Any]) -> Floats | None:
-    """Return the cells as float64, or None unless each is a finite number or the text of one."""
+    """Return finite numbers, or texts of finite numbers, as float64, or None for other cells."""
     types = set(map(type, cells))
     if types == {str}:
         joined = "".join(cells)

@@ -75,8 +75,8 @@ class Factors:
     columns : mapping of str
         The columns that were read, as in :class:`fastcos.io.Vectors`.
     has_ids : bool
-        Whether the ids come from the file or from an argument. If ``has_ids`` is False, the ids are
-        the positions of the rows.
+        True if the file or model contains ids, or if the argument ``ids`` was passed. If
+        ``has_ids`` is False, the ids are the positions of the rows.
     """
 
     items: Rows
@@ -163,8 +163,8 @@ def read_factors(
     users : str or path-like, optional
         File of users or queries, if ``path`` does not contain them.
     ids : str or path-like, optional
-        Ids of the items, if ``path`` does not contain them, in a file that :func:`read_ids` can
-        read.
+        A file with the ids of the items, in a format that :func:`read_ids` reads. These ids replace
+        any ids in ``path``.
     vector_column, id_column : str, optional
         Columns of the items, as in read_vectors. If ``vector_column`` is passed, no model is
         recognised, and no column is removed.
@@ -172,7 +172,7 @@ def read_factors(
     Raises
     ------
     FastcosFormatError
-        A file is damaged or unsuitable; :func:`read_vectors` raises the error in the same cases.
+        A file is damaged or unsuitable, as described for :func:`read_vectors`.
     ValueError
         ``users`` is passed although ``path`` contains users, or items and users have different
         widths.
@@ -256,10 +256,10 @@ def for_similarity(
     item_biases: Any = None,
     user_biases: Any = None,
 ) -> Factors:
-    """Return the factors of a model without its biases, which ``scoring_embeddings`` will add.
+    """Return factors without biases; ``scoring_embeddings()`` of the result includes the biases.
 
-    The biases are ``item_biases`` (p,) and ``user_biases`` (n,) or, if both are None, the columns
-    that ``strip_biases`` finds.
+    If ``item_biases`` (p,) is passed, the biases are ``item_biases`` and ``user_biases`` (n,).
+    Otherwise, the biases are the columns that ``strip_biases`` finds.
     """
     plain_items, plain_users, bias_notes = strip_biases(items, users)
     with_biases: Any = (users, items)

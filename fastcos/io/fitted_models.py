@@ -38,17 +38,19 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
         The users, if the model does not contain them: an nn.Embedding or KeyedVectors, or rows
         (n, d) such as ``svd.transform(X)``.
     ids : array_like (p,), int64 or str, optional
-        Ids of the items, in the order in which the model numbers them, for a model without ids. For
-        example, implicit numbers the items from 0, in the order of the columns of its matrix.
+        Ids of the items, in the order of the items in the model. Pass ids only if the model
+        contains none. For example, implicit numbers the items from 0, in the order of the columns
+        of its matrix.
 
     Returns
     -------
     Factors
-        The items (p, d) and the users (n, d) or None, as float32 or float64, for similarities
-        between items. The result also contains the ids of the items (0 .. p-1 if the model has no
-        ids), and notes about conversions. Arrays are not copied if they have the right type and
-        order. For recommendations, use ``scoring_embeddings()`` of the result, which returns users
-        and items whose inner products are the scores of the model, including biases.
+        ``items`` (p, d) and ``users`` (n, d), as float32 or float64, for similarities between
+        items. If there are no users, ``users`` is None. The result also contains the ids of the
+        items (0 .. p-1 if there are no ids), and notes about conversions. Arrays are not copied if
+        they have the right type and order. For recommendations, use ``scoring_embeddings()`` of the
+        result, which returns users and items whose inner products are the scores of the model,
+        including biases.
 
     Warns
     -----

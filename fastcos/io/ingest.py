@@ -84,10 +84,9 @@ def ingest_interactions(
     Raises
     ------
     FastcosFormatError
-        The file is damaged or unsuitable; :func:`fastcos.read_interactions` raises the error in the
-        same cases.
+        The file is damaged or unsuitable, as described for :func:`fastcos.read_interactions`.
     ValueError
-        ``out`` exists and is not empty, or ``duplicates`` is unknown.
+        ``out`` exists and is not empty, or ``duplicates`` has an unknown value.
 
     Examples
     --------

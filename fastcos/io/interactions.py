@@ -109,7 +109,8 @@ def read_interactions(
     quotes : bool
         Pass False if quotes are ordinary characters, as in some tab-separated files.
     progress : callable, optional
-        Called as progress(done, total) with the bytes of a text file that were read so far.
+        Called as progress(done, total) while a text file is read; both numbers count bytes of the
+        file.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def read_interactions(
         is not a finite number; or ``duplicates`` is "error" and two rows have the same user and
         item. The message lists the first five faulty rows.
     ValueError
-        ``duplicates`` is unknown, or an argument does not apply to the format.
+        ``duplicates`` has an unknown value, or an argument does not apply to the format.
 
     Notes
     -----

@@ -27,8 +27,8 @@ Texts = npt.NDArray[np.str_]
 # If a cell contains one of these texts, the item has no label. MovieLens writes "(no genres
 # listed)" for a film without a genre.
 NO_LABEL = ("", "(no genres listed)")
-# Largest number of characters of a printed name. The length is limited because NumPy stores every
-# text of an array with the length of the longest text.
+# Largest number of characters of a printed name. The length is limited because in a NumPy array,
+# every text takes as much memory as the longest text.
 LONGEST_NAME = 200
 # Names by which a column of popularities is recognised.
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
@@ -51,16 +51,17 @@ class ItemLabels(_LabelFields):
     Attributes
     ----------
     labels : ndarray (p,), int64
-        Position in ``classes`` of the label of each item; -1 for an item without a label.
+        Position of each item's label in ``classes``; -1 if the item has no label, several labels,
+        or a label that is not in ``only``.
     classes : ndarray (C,), str
         The labels, ascending.
     names : ndarray (p,), str
         Names of the items, of at most 200 characters each; an item without a name has its id as the
         name.
     n_several, n_none, n_other : int
-        Numbers of items whose entry in ``labels`` is -1, by reason. ``n_several`` counts items with
-        several labels. ``n_none`` counts items without a label or without a row in the table.
-        ``n_other`` counts items with a label that is not in ``only``.
+        How many items have the entry -1 in ``labels`` for each of the three reasons. ``n_several``
+        counts items with several labels. ``n_none`` counts items without a label or without a row
+        in the table. ``n_other`` counts items with a label that is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
@@ -102,8 +103,8 @@ def read_labels(
         Name of the column of ids. By default, the column is recognised by its name, such as
         ``item``, ``movieId`` or ``StockCode``.
     name : str, optional
-        Name of the column of names. By default, names are read from a column called ``name``,
-        ``title`` or ``description``, if the table has one.
+        The column that contains the names of the items. By default, names are read from a column
+        called ``name``, ``title`` or ``description``, if the table has one.
     separator : str or None
         The text that separates several labels in one cell; None if every cell contains one label.
     only : collection of str, optional

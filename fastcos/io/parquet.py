@@ -67,7 +67,10 @@ class ArrowTable:
         ]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows: the numbers of the rows, from 1, and the cells of the columns."""
+        """Yield the rows in chunks: the number of each row, and the cells of each column.
+
+        The first row has the number 1.
+        """
         first = 1
         distinct = None if names is None else list(dict.fromkeys(names))
         for name in distinct or ():

@@ -121,7 +121,7 @@ class _Transcoder(io.RawIOBase):
 def open_text(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a text file, in the same way as ``open_bytes``, as UTF-8 without a byte order mark.
+    """Open a text file like ``open_bytes``, and yield it as UTF-8 without a byte order mark.
 
     Text with a byte order mark of UTF-16 or UTF-32, which spreadsheets write, is converted.
     """
@@ -144,8 +144,8 @@ def open_bytes(
     """Open a plain file, a gzip file or a file in a zip archive, and yield a stream of its bytes.
 
     The kind of the file is recognised by its first bytes. ``member`` is the name of a file in a zip
-    archive, with or without its folders. The function calls ``progress(done, total)`` with numbers
-    of stored bytes. Damaged files, encrypted files and decompression bombs raise
+    archive, with or without its folders. The function calls ``progress(done, total)``; both numbers
+    count bytes before decompression. Damaged files, encrypted files and decompression bombs raise
     FastcosFormatError.
     """
     with path.open("rb") as file, damage_refused(path, "a whole, readable file", DAMAGE):

@@ -66,11 +66,11 @@ class Table(Protocol):
         """The names of the columns, in the order of the file."""
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows: the number of each row's line, and the cells of each column.
+        """Yield the rows in chunks: the line number of each row, and the cells of each column.
 
         In formats that are not text, rows are counted from 1, and the row numbers take the place of
-        the line numbers. If ``names`` is None, the cells of all columns that have occurred so far
-        are returned; the attribute ``names`` lists these columns.
+        the line numbers. If the argument ``names`` is None, each chunk contains all columns that
+        have occurred so far, in the order of ``self.names``.
         """
 
 
@@ -131,7 +131,10 @@ class DelimitedTable:
         self._start = start if header else [(line, first), *start]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows: the lines on which the rows end, and the cells of the columns."""
+        """Yield the rows in chunks: the line number of each row, and the cells of each column.
+
+        If a row extends over several lines, its line number is the number of the last line.
+        """
         names = self.names if names is None else names
         positions = [self.names.index(name) for name in names]
         for lines, rows in self._rows():
@@ -224,7 +227,7 @@ def _kind(field: str) -> str:
 
 
 class JsonTable:
-    """A table of JSON lines; a cell is blank if the object of its line lacks the key."""
+    """A table of JSON lines; if an object does not have the key of a column, the cell is blank."""
 
     lists: Sequence[str] = ()
 
@@ -242,7 +245,7 @@ class JsonTable:
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows: the numbers of their lines, and the cells of the columns."""
+        """Yield the rows in chunks: the line number of each row, and the cells of each column."""
         records = self._records(self._progress)
         while chunk := list(islice(records, _CHUNK)):
             lines = np.array([line for line, _ in chunk])
@@ -286,7 +289,7 @@ class Columns(NamedTuple):
 
 
 def read_columns(table: Table, texts: Sequence[str], number: str | None = None) -> Columns:
-    """Read whole columns of texts, and a column of finite numbers.
+    """Read the columns ``texts`` as texts; if ``number`` is passed, read it as finite numbers.
 
     A table without rows raises FastcosFormatError.
     """
@@ -321,7 +324,7 @@ def read_columns(table: Table, texts: Sequence[str], number: str | None = None) 
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix of the format, without a suffix of compression such as .gz."""
+    """Return the suffix of the format, without a compression suffix such as .gz."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix in (".gz", ".zip") else suffix
 

@@ -37,7 +37,7 @@ _MIN_NUMBER_COLUMNS = 8
 ID_NAMES = ("ids", "words", "names")
 NAMED_ARRAY_SUFFIXES = (".npz", ".safetensors")
 SUFFIXES = (".npy", *NAMED_ARRAY_SUFFIXES, *TABLE_SUFFIXES, *WORD_VECTOR_SUFFIXES)
-# The document that `fastcos index export` writes in the folder of its arrays.
+# The name of the JSON file that `fastcos index export` writes beside the arrays.
 EXPORT_FILE = "export.json"
 
 
@@ -96,7 +96,7 @@ def is_export(path: Path) -> bool:
 
 
 def of_export(path: Path) -> bool:
-    """Return whether a path is a folder of ``fastcos index export``, or the file of items in it."""
+    """Return True for a folder of ``fastcos index export``, and for items.npy in such a folder."""
     return is_export(path) or (path.name == "items.npy" and is_export(path.parent))
 
 
@@ -137,7 +137,7 @@ def read_vectors(
     FastcosFormatError
         The file is damaged; there is no column of vectors, or more than one; a cell is blank,
         broken or not finite (the message names its column and row); ids repeat or are invalid; or
-        the first line could be a header or a row.
+        it is unclear whether the first line is a header.
 
     Notes
     -----
@@ -293,7 +293,7 @@ def _read_columns(
 ) -> tuple[dict[str, Column], Integers]:
     """Read the columns with these names, or all columns if ``names`` is None.
 
-    Return the columns and, for every cell, the number of its line in the file.
+    Return the columns, and the line number of every row.
     """
     columns: dict[str, Column] = {}
     lines = np.zeros(0, np.int64)
@@ -308,7 +308,7 @@ def _read_columns(
             if name not in columns:
                 stores_cells = name == id_column if id_column is not None else names_ids(name)
                 columns[name] = Column(name, stores_cells)
-                if parts:  # The first objects of JSON lines lack the key of this column.
+                if parts:  # JSON lines: no object in the previous chunks has this key.
                     previous_lines = np.concatenate(parts)
                     columns[name].add([None] * len(previous_lines), previous_lines)
             columns[name].add(cells, chunk_lines)
@@ -369,8 +369,8 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
 
     The ids are returned in the order of the file. The file may be .npy; .npz with an array ``ids``;
     a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header and one column, or with one column
-    that has a name such as ``id`` or ``item``; or text with one id per line. Text may have blank
-    lines at its end and, if no length is passed, also between ids. The function raises
+    that has a name such as ``id`` or ``item``; or text with one id per line. Text may end with
+    blank lines. If no length is passed, blank lines may also stand between ids. The function raises
     FastcosFormatError if the file is damaged, an id is missing, or the number of distinct ids
     differs from ``length``.
     """
@@ -407,7 +407,11 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
 
 
 def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
-    """Return the name and the ids of the only column, or of the only column named like ids."""
+    """Return the name of the column of ids, and the ids.
+
+    If exactly one column has a name for ids, such as id or item, it is the column of ids.
+    Otherwise, the table must have only one column.
+    """
     with open_table(path, header=None) as table:
         id_names = [name for name in table.names if names_ids(name)]
         name = id_names[0] if len(id_names) == 1 else table.names[0]

@@ -13,7 +13,8 @@ from fastcos.io.streams import open_text
 from fastcos.storage import FastcosFormatError
 
 WORD_VECTOR_SUFFIXES = (".txt", ".vec", ".bin")
-# Largest number of digits of a declared size. Python refuses to convert more than 4,300 digits.
+# A declared size may have at most this number of digits. Python refuses to convert more than 4,300
+# digits.
 _MAX_DIGITS = 18
 
 
@@ -50,7 +51,8 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
                 got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
                 raise FastcosFormatError(f"{path} must {rule}, got {got}")
             text = _as_word(path, word, number)
-            # Raise at once, so that a decompression bomb of equal lines does not fill memory.
+            # Raise at once, so that a decompression bomb that repeats one line does not fill the
+            # memory.
             if text in words:
                 raise FastcosFormatError(
                     f"{path}: words must be distinct, got {text!r} again in line {number}"
@@ -91,8 +93,8 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
 def _as_word(path: Path, word: bytes, number: int) -> str:
     """Decode a word, and raise FastcosFormatError if the word is too long.
 
-    The length of words is limited because NumPy stores every text of an array with the length of
-    the longest text.
+    The length of words is limited because in a NumPy array, every text takes as much memory as the
+    longest text.
     """
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:

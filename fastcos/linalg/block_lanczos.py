@@ -21,15 +21,16 @@ from fastcos.validation import Floats
 # After a block has been widened, the residuals are not checked during this number of Lanczos steps,
 # so that the new directions can converge.
 _STEPS_AFTER_WIDENING = 4
-# A column whose norm is at most _SHORT rounding errors is orthogonalised again before it is scaled
-# to unit norm. A column whose norm is at most _NEGLIGIBLE rounding errors counts as 0. A rounding
-# error is the machine precision times the largest eigenvalue.
+# The level of rounding errors is about the machine precision times the largest eigenvalue. If the
+# norm of a direction of a block is at most _SHORT times this level, the block is orthogonalised
+# again before it is scaled to unit norm. If the norm is at most _NEGLIGIBLE times this level, the
+# direction counts as 0.
 _SHORT = 100
 _NEGLIGIBLE = 8
 # Sums over rows are computed in parts of at least this number of rows. Inside a part, products are
 # added in the working precision.
 _ROWS_PER_PART = 512
-# The largest number of parts of a sum over rows. The sums of the parts are added in float64.
+# A sum over rows has at most this number of parts. The sums of the parts are added in float64.
 _MAX_PARTS = 64
 
 
@@ -71,8 +72,8 @@ class SVDProgress:
         """Reset the counts of columns before an iteration, or before its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
-        # Until the residuals are checked for the first time, the reported total of columns is an
-        # estimate, because an iteration usually ends before the first restart.
+        # The first estimate of the total is the size of the basis at which the iteration restarts,
+        # because an iteration usually ends before the first restart.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)
@@ -174,13 +175,13 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Ignore the last value; return whether `width` successive values are equal within tol.
+    """Return whether `width` successive values are equal within tol; the last value is not used.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. The result is sorted by descending eigenvalue,
-    so an eigenvector that the space lacks belongs before the eigenvectors of all smaller
-    eigenvalues.
+    this eigenvalue may exist outside of the space. The eigenvectors of the result are sorted by
+    descending eigenvalue, so a missing eigenvector would have to precede the eigenvectors of all
+    smaller eigenvalues.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 

@@ -98,7 +98,10 @@ def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
 
 
 def csr_arrays(X: sp.csr_array) -> CSRArrays:
-    """Return, for kernels, the three arrays of a matrix that ``as_interactions`` returned."""
+    """Return the arrays of X in the types that kernels accept.
+
+    X must be a result of ``as_interactions``.
+    """
     return _read_only_arrays(X.indptr, X.indices, X.data)
 
 

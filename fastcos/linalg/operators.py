@@ -52,12 +52,12 @@ STREAMED_BYTES = 1 << 26
 # If X is summed in order, the columns of the factor are divided into groups, and one thread
 # multiplies each group. The width of a group is a multiple of this number.
 _NARROWEST_GROUP = 8
-# If an average row of X has at least this many non-zeros per piece, the factor A is cut into pieces
-# that fit in a cache, and X A is computed for one piece after the other. On an Intel CPU, pieces of
-# 1 MiB made the product 1.7 times as fast if a row of X had 20 non-zeros per piece. With 7
-# non-zeros per piece, pieces of 1 MiB made the product slower (0.7 times as fast). On an AMD CPU
-# (Zen 5), cutting the factor into five pieces doubled the time of a product whose X had 60
-# non-zeros per row and 20,000 columns.
+# The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
+# piece after the other. A is cut only if an average row of X has at least this many non-zeros per
+# piece. On an Intel CPU, pieces of 1 MiB made the product 1.7 times as fast if a row of X had 20
+# non-zeros per piece. With 7 non-zeros per piece, pieces of 1 MiB made the product slower (0.7
+# times as fast). On an AMD CPU (Zen 5), cutting the factor into five pieces doubled the time of a
+# product whose X had 60 non-zeros per row and 20,000 columns.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
@@ -395,9 +395,9 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Group m parts at a time; yield each group's first index, and an array for its sums.
+        """Divide the parts into groups; yield each group's first part, and an array for its sums.
 
-        The shape of the array is (m, p, width).
+        If a group has m parts, the shape of the array is (m, p, width).
         """
         p, parts = self.shape[1], len(self._part_rows) - 1
         step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
@@ -418,7 +418,7 @@ class SparseOperator(Operator):
         return rows_at_a_time(self.shape, self._X.nnz, factor)
 
     def _transposes_pay(self, Q: Matrix) -> bool:
-        """Return whether transposed blocks of X fit in memory and save more time than they take."""
+        """Return True if transposed blocks of X fit in memory and if transposing saves time."""
         n, p = self.shape
         indptr, _, data = self._arrays
         is_uncached = self._item_rows(Q) < p or p * _panel_row_bytes(Q) >= UNCACHED_BYTES
@@ -433,7 +433,10 @@ class SparseOperator(Operator):
 
     @parallel.lazy_attribute
     def _block_rows(self) -> tuple[parallel.Blocks, parallel.Blocks]:
-        """The index of the first block of every part, and of the first row of every block."""
+        """Two arrays: the first block of every part, and the first row of every block.
+
+        The first array ends with the number of blocks, and the second with the number of rows.
+        """
         parts = itertools.pairwise(self._part_rows)
         rows = [np.arange(lo, hi, sparse_blocks.ROWS) for lo, hi in parts]
         ends = np.append(np.hstack(rows), self.shape[0])
@@ -558,7 +561,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel fit in a cache that can be read quickly in any order."""
+    """Return how many rows of a panel fit in the cache that serves random accesses quickly."""
     return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
@@ -612,7 +615,7 @@ def _panels(factor: Matrix) -> Any:
     """Yield every panel of a factor: its first column, its number of columns and its padded array.
 
     A panel is padded with zero columns, because the kernels of ``sparse_blocks`` accept only panels
-    with as many columns as one of ``WIDTHS``.
+    whose number of columns is in ``WIDTHS``.
     """
     for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)
@@ -623,7 +626,11 @@ def _panels(factor: Matrix) -> Any:
 
 
 def on_cache_lines(A: Matrix) -> Matrix:
-    """Return A or, if the width of A allows it, a copy whose rows start at cache lines."""
+    """Return A, or a copy of A whose rows start at cache lines.
+
+    A is not copied if its first row starts at a cache line, or if the distance between its rows is
+    not a multiple of a cache line.
+    """
     if A.ctypes.data % buffer_pool.CACHE_LINE == 0 or A.strides[0] % buffer_pool.CACHE_LINE:
         return A
     copy = buffer_pool.empty(A.shape, A.dtype)

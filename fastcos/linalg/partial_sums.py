@@ -15,18 +15,18 @@ from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
 # non-zeros on average. The sum (p, w) of each part must be cleared first, and added to the total
-# later. Both steps take little time compared with multiplying this many non-zeros per column
+# later. With this many non-zeros per column, both steps take little time compared with the product
 # (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
 # The largest number of parts, unless more are needed to limit each part to _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24
-# The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
-# million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
+# The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. If X has 3
+# million non-zeros, X'(X Q) takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# Each part gives one sum, and memory holds this many sums per thread at once. Whenever all sums in
-# memory have been computed, the threads wait for each other, and the sums are added to the total.
+# Memory holds the sums of at most this number of parts per thread. Whenever all sums in memory have
+# been computed, the threads wait for each other, and the sums are added to the total.
 _SUMS_PER_THREAD = 8
 
 
@@ -38,7 +38,10 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """For each part except the first, return the number of rows plus non-zeros before the part."""
+    """Return the work that precedes each part, for all parts but the first.
+
+    The work of a row is 1 plus its number of non-zeros.
+    """
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 

@@ -24,15 +24,15 @@ def matmul(
     """Return X A for sparse X and dense A.
 
     If ``center``, ``scale`` or ``row_center`` are passed, the result is (X - row_center 1' - 1
-    center') diag(1 / scale) A, and X still stays sparse. The function takes O(nnz l + (n + p) l)
-    time, where nnz is the number of non-zeros, and no memory besides the result.
+    center') diag(1 / scale) A. X stays sparse even then. If ``scale`` is passed, the values of X
+    are copied. The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros.
 
     Parameters
     ----------
     X : sparse matrix or array (n, p), or array_like
         A matrix in any SciPy format; CSR is not copied. Duplicate entries are added. X may also be
-        a LinearOperator or :class:`fastcos.linalg.InteractionShards`, but then ``scale`` must be
-        omitted.
+        a LinearOperator or :class:`fastcos.linalg.InteractionShards`. For InteractionShards,
+        ``scale`` must be omitted.
     A : array_like (p, l), float32 or float64
         The dense matrix that X is multiplied by. The product is computed in the wider of the types
         of X and A. Integers and booleans in X are converted to float32 if this conversion is exact,
@@ -96,9 +96,10 @@ def rmatmul(
 ) -> Matrix:
     """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
-    The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. Besides the
-    result, the function takes at most ``working_memory``. The function transposes some matrices X
-    with fewer than 96 non-zeros per column, and the transpose takes as much memory as X.
+    The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
+    divided into parts, and the sums of the parts take at most ``working_memory``. The function
+    transposes some matrices X with fewer than 96 non-zeros per column, and the transpose takes as
+    much memory as X.
 
     Parameters
     ----------
@@ -143,11 +144,10 @@ def gram_matmul(
     """Return X'(X Q) for sparse X and dense Q, usually without storing X Q.
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
-    divided into parts. Besides the result, the sums of the parts take at most ``working_memory``.
-    The function also makes a transposed copy of X in blocks, provided that the copy takes at most
-    ``working_memory`` and saves more time in this call than it costs. For some matrices X with
-    fewer than 96 non-zeros per column, the function transposes X as a whole (like :func:`rmatmul`),
-    and stores X Q.
+    divided into parts, and the sums of the parts take at most ``working_memory``. The function also
+    makes a transposed copy of X in blocks, provided that the copy takes at most ``working_memory``
+    and saves more time in this call than it costs. For some matrices X with fewer than 96 non-zeros
+    per column, the function transposes X as a whole (like :func:`rmatmul`), and stores X Q.
 
     Parameters
     ----------

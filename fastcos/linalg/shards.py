@@ -232,7 +232,7 @@ class InteractionShards:
         Parameters
         ----------
         lo, hi : int
-            The first row, and the row after the last row. By default, all rows are yielded.
+            Yield the rows from lo to hi - 1. By default, all rows are yielded.
 
         Yields
         ------
@@ -268,12 +268,13 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for each target, the first row i with i + (non-zeros before row i) >= the target.
+        """Return, for every target, the first row for which the work before it reaches the target.
 
-        The targets must be in ascending order.
+        The work before row i is i plus the number of non-zeros before row i. The targets must be in
+        ascending order.
         """
         rows: list[int] = []
-        work_before = 0  # the rows plus non-zeros of the shards before the current shard
+        work_before = 0  # the work before the first row of the current shard
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
             work = len(indices) + len(indptr) - 1
             remaining = targets[len(rows) :]
@@ -283,7 +284,10 @@ class InteractionShards:
         return np.array(rows, np.int64)
 
     def _within(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the number of every shard with rows in [lo, hi), and the range of these rows."""
+        """Yield (number, first, last) for every shard that has rows in [lo, hi).
+
+        These rows are the rows [first, last) of the shard.
+        """
         for number in range(bisect.bisect_right(self.first_rows, lo) - 1, len(self)):
             begin, end = self.first_rows[number : number + 2]
             if begin >= hi:
@@ -408,7 +412,10 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first row of each shard (about `entries` non-zeros), then the number of rows."""
+    """Return the first row of every shard, and finally the number of rows.
+
+    A shard has about `entries` non-zeros.
+    """
     n = len(indptr) - 1
     boundaries = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, boundaries), n)

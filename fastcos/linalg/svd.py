@@ -18,7 +18,7 @@ from fastcos.validation import Floats
 # direct_svd computes a dense eigendecomposition if the smaller dimension of X is at most this
 # number.
 DENSE_SIDE = 2048
-# If at least one triplet per this many columns is requested, direct_svd and randomized_svd compute
+# If at least 1 / _DENSE_SHARE of all triplets are requested, direct_svd and randomized_svd compute
 # a dense eigendecomposition, because Lanczos would take longer (the task "svd" of
 # bench/compare/tasks.py).
 _DENSE_SHARE = 5
@@ -91,7 +91,7 @@ def randomized_svd(
     n_threads: int | None = None,
     progress: Progress | None = None,
 ) -> SVD:
-    """Return a truncated SVD of X, with a residual per triplet that certifies its accuracy.
+    """Return a truncated SVD of X; the residual of each triplet certifies the triplet's accuracy.
 
     The method is block Lanczos with a random first block, on the smaller of X'X and X X'. Each step
     reads X once, and the iteration ends when the residual of every requested triplet is at most
@@ -324,7 +324,7 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
 def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
-    """Return the singular triplets, with residuals, of the given orthonormal eigenvectors."""
+    """Return the singular triplets of the given orthonormal eigenvectors, and the residuals."""
     vectors64 = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(vectors64)
     squares = np.einsum("ij,ij->j", vectors64, Z) / np.einsum("ij,ij->j", vectors64, vectors64)
@@ -377,8 +377,8 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     The Cholesky decomposition of the vectors' Gram matrix yields the distance of each vector from
     the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
     orthogonal except for rounding errors, so the distance of each vector from the span of the
-    earlier vectors is about 1. A residual is not divided if its distance is at least
-    ``_INDEPENDENT``, so that the residuals of a solver stay unchanged.
+    earlier vectors is about 1. If the distance is at least ``_INDEPENDENT``, the residual is not
+    divided by it, so that the residuals of a solver stay unchanged.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -402,10 +402,10 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether a dense eigensolver is faster than block Lanczos for k of `side` triplets.
+    """Return whether a dense eigensolver finds k of all `side` triplets faster than block Lanczos.
 
     A dense eigensolver is faster if a Krylov basis for k triplets would nearly fill all `side`
-    dimensions, or if at least one triplet per `_DENSE_SHARE` columns is requested.
+    dimensions, or if at least 1 / `_DENSE_SHARE` of all triplets are requested.
     """
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
@@ -432,10 +432,10 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
     """Return ``product(vectors) / s``; orthonormal vectors replace the columns whose s is 0.
 
     `product` maps the vectors to their images ``product(vectors)``, whose lengths are the singular
-    values s. Vectors with non-zero singular values come first, so a direction that is orthogonal to
-    all of their images lies in the null space. The function divides the vectors by s before the
-    product. A division of the images after the product would take as long as the product, because
-    the images have more entries than the vectors.
+    values s. If some values of s are 0, the vectors with non-zero values come first. Every
+    direction that is orthogonal to the images of these vectors then has the singular value 0. The
+    function divides the vectors by s before the product. Dividing the images after the product
+    would take as long as the product, because the images have more entries than the vectors.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

@@ -9,8 +9,8 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import csr, records
 
 # The rows are divided into several parts only if the columns of each part have at least this many
-# non-zeros on average. Each part needs a cleared counter for every column, and clearing a counter
-# takes little time compared with transposing this many non-zeros.
+# non-zeros on average. Each part needs a cleared counter for every column. With this many non-zeros
+# per column, clearing the counters takes little time compared with the transposition.
 _NNZ_PER_COLUMN = 8
 # The smallest number of non-zeros of a part. If each part had half as many non-zeros, a second
 # thread would save no time (bench/lab/curves.py).
@@ -29,8 +29,7 @@ def transposed(
 
     If `data` is None, the data of the transpose is None. The type `index_dtype` must be able to
     represent the number of rows. The rows are divided into parts for the threads. For p columns,
-    the function takes O(nnz + parts p) time. Besides the result, the function takes 8 bytes for
-    each column of each part.
+    the function takes O(nnz + parts p) time, and needs O(parts p) memory in addition to the result.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only

@@ -88,12 +88,12 @@ def one_blas_thread() -> Iterator[None]:
     sets the number of threads of the whole process in builds without OpenMP. Another thread of the
     program may change the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
-    end of the ``with`` block would undo this change. Alternatively, the thread that changed the
-    number would later restore the limit of one thread. Therefore BLAS is limited only if all other
-    threads of the process are daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a
-    daemon. Daemon threads do not prevent the limit, because they seldom call BLAS. Examples are the
-    threads of our pool, the threads that draw progress bars, and the threads of a notebook's
-    kernel.
+    end of the ``with`` block would undo this change. If the other thread later restored the number
+    that it had found, it would limit BLAS to one thread after the end of the ``with`` block.
+    Therefore BLAS is limited only if all other threads of the process are daemons; a worker of a
+    ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads do not prevent the limit,
+    because they seldom call BLAS. Examples are the threads of our pool, the threads that draw
+    progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

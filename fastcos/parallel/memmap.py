@@ -117,10 +117,13 @@ def as_stored(name: str, X: Any) -> Any:
 
 
 def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
-    """Return whether changing `source` may change `rows`, because the two may share memory."""
+    """Return whether `rows` and `source` may share memory.
+
+    If they share memory, changing `source` changes `rows`.
+    """
     if isinstance(source, (list, tuple)):
         return False
-    # For a table or a tensor, NumPy cannot tell whether its arrays share memory with the rows.
+    # NumPy cannot tell whether a table or a tensor shares memory with the rows.
     return not isinstance(source, np.ndarray) or np.may_share_memory(rows, source)
 
 
@@ -136,7 +139,7 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the rows from which `as_bits` made its result, as a view of the same bits."""
+    """Undo `as_bits`: return a view of the same bits in the original type."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
@@ -163,7 +166,7 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
 
 
 def _copied_rows(X: npt.NDArray[Any], lo: int, hi: int, n_threads: int | None) -> npt.NDArray[Any]:
-    """Return a copy of rows [lo, hi) of a map, while the operating system reads the next rows."""
+    """Copy rows [lo, hi) of a map; meanwhile, the operating system reads the next rows."""
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
     blocks = parallel.row_blocks(len(rows), max(1, _BYTES_PER_RELEASE // (X.shape[1] * X.itemsize)))
@@ -246,7 +249,7 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 
 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return values by which a later run recognises whether its rows are equal to X.
+    """Return a description of X, by which a later run checks whether its rows are equal to X.
 
     If X is a memory map, the function returns the shape and the type of X, the place of X in its
     file, and the path, the size and the modification time of the file. If X is an array in memory,

@@ -113,9 +113,9 @@ class _State:
         # None until prange has been tried in this process; afterwards "" if prange is safe, or the
         # reason why prange is not safe.
         self.prange_fault: str | None = None
-        # Each key consists of the id of an object and the name of an attribute of this object that
-        # is being computed. Each value consists of the lock of the attribute and the number of
-        # threads that hold this lock or wait for it.
+        # The attributes that threads are computing. Each key consists of the id of the object and
+        # the name of the attribute. Each value consists of the lock of the attribute and the number
+        # of threads that hold this lock or wait for it.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 

@@ -222,7 +222,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 
 
 def check_replaceable(name: str, path: Path, mark: str) -> None:
-    """Raise an error if `path` exists, unless it is an empty directory or contains a file `mark`.
+    """Raise an error unless `path` is new, an empty directory, or a directory with the file `mark`.
 
     A directory counts as empty if it contains only the lock file of a writer. `name` is the name of
     the argument in the error message.
@@ -248,7 +248,7 @@ def _is_empty(path: Path) -> bool:
 
 @contextlib.contextmanager
 def temporary_directory(target: Path) -> Iterator[Path]:
-    """Yield a new directory beside `target`; a directory that is not renamed is removed at the end.
+    """Yield a new directory beside `target`; at the end, remove it if it has not been renamed.
 
     The function first removes temporary directories that writers of the same target left behind
     when they were killed. The temporary directory of a running writer is locked, and is therefore

@@ -51,7 +51,7 @@ class _ThreadLock:
 
 
 class _State:
-    """The locks among the threads of this process, by the resolved path of the directory."""
+    """A lock for every directory that a thread of this process locks; keys are resolved paths."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
@@ -59,8 +59,8 @@ class _State:
 
 
 _state = _State()
-# Reasons why directories could not be locked. A reason is added when the process warns of it, so
-# that the process warns only once of each reason.
+# Reasons why directories could not be locked. A reason is added when the process warns about it, so
+# that the process warns about each reason only once.
 warned: set[str] = set()
 
 
