@@ -1,9 +1,11 @@
 """Exact similarity search at scale, and an audit of what cosine similarity means.
 
-A name is imported when it is first used, so that ``import fastcos`` is fast. In ``search``, and in
-the packages that ``search`` imports, the modules import only NumPy at the top. SciPy, scikit-learn
-and other packages are imported inside the functions that use them, or under ``TYPE_CHECKING`` if
-only annotations use them.
+A name is imported when it is first used, so that ``import fastcos`` is fast. The modules of
+``linalg``, ``parallel``, ``search``, ``similarity``, ``storage`` and ``validation`` import only
+NumPy and the standard library at the top of the file. They import SciPy, scikit-learn and other
+packages inside the functions that use them, or under ``TYPE_CHECKING`` if only annotations use
+them. The exception is ``search.transformer``, because its class inherits from classes of
+scikit-learn.
 """
 
 import contextlib

@@ -67,9 +67,9 @@ QUERIES_PER_TASK = 1 << 17
 # With four blocks, two workers are only 1.43 times as fast as one worker; with eight blocks, two
 # workers are 1.75 to 1.83 times as fast as one worker.
 MIN_BLOCKS = 8
-# The smallest number of items in a task of top_k. Dividing the items into one more range costs, for
-# each query, as much time as scoring 100,000 items. With 2^18 items per task, all tasks of a search
-# together took 1.20 times as long as one search of all items.
+# The smallest number of items in a task of top_k. For each query, one more range of items costs as
+# much time as scoring 100,000 items. With 2^18 items per task, all tasks of a search together took
+# 1.20 times as long as one search of all items.
 MIN_ITEMS = 1 << 19
 # The largest number of tasks. The number is limited because the scheduler of Dask takes about 1 ms
 # per task.
@@ -84,7 +84,7 @@ Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 _TASKS_SHARE = 0.5
 # The number of bytes per stored entry in a sparse matrix: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
-# Per stored entry of a sparse matrix X, the number of bytes that partial sums take. A partial sum
+# The number of bytes that partial sums take per stored entry of a sparse matrix X. A partial sum
 # takes 256 bytes per column of X. The number of partial sums is the average number of entries of a
 # column, divided by partial_sums.NNZ_PER_COLUMN.
 _SUM_BYTES_PER_ENTRY = 6
@@ -124,10 +124,10 @@ def top_k(
     measure : str
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
-        The memory in MiB that one task may use. Let the memory per thread of a worker be its memory
-        limit, divided by its number of threads. The largest allowed value is half of the smallest
-        memory per thread of any worker. The default is the setting ``working_memory``, or the
-        largest allowed value if the setting exceeds it.
+        The memory in MiB that one task may use. A worker with n threads and the memory limit M
+        allows at most M / (2 n). The largest allowed value is the smallest of these limits. The
+        default is the setting ``working_memory``, or the largest allowed value if the setting
+        exceeds it.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -184,7 +184,7 @@ def gram_matmul(
     row_center: npt.ArrayLike | None = None,
     client: Client | None = None,
 ) -> Matrix:
-    """Return X'(X Q) for a matrix X of interactions in shards, with one task per shard.
+    """Return X'(X Q) for interactions X in shards; each task multiplies one shard.
 
     ``path`` is a folder of :class:`fastcos.linalg.InteractionShards` that every worker can read
     under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The result is
@@ -235,9 +235,10 @@ def compare(
 ) -> Comparison:
     """Return the comparison that :func:`fastcos.compare` computes, with one task per cell.
 
-    A cell is a combination of a preprocessing, a rescaling and a measure, or a row of the paper's
-    table. The calling process fits the models, and writes the data and the models to a file. Every
-    worker reads this file once, so every worker needs enough memory for X and the models.
+    There are two kinds of cells: the candidates of the leaderboard, and the rescalings of the
+    fields ``named`` and ``grid``. The calling process fits the models, and writes the data and the
+    models to files. Every worker reads each file once, so every worker needs enough memory for X
+    and the models.
     ``folder`` is a directory that every worker can read under this path; the call creates a
     temporary directory in it. The other arguments are those of :func:`fastcos.compare`.
     """
@@ -261,7 +262,7 @@ def _on_workers(
 
 
 def _evaluate(file: str, cell: Any) -> Any:
-    """Return the result of one cell, on a worker; `file` contains the evaluator."""
+    """Evaluate one cell with the evaluator in `file`; this function runs on a worker."""
     use_threads_of_this_worker()
     return _load(file).evaluate(cell)
 
@@ -360,8 +361,8 @@ def _open_rows(name: str, path: Any) -> Any:
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
     """Return the number of bytes that one task may use.
 
-    `working_memory` is the argument of ``top_k``, in MiB. If `working_memory` is None, the setting
-    ``working_memory`` is used, unless a worker has less memory per task.
+    `working_memory` is the argument of ``top_k``, in MiB. If it is None, the result is the setting
+    ``working_memory``, or the smallest memory per task among the workers if that is less.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
@@ -458,8 +459,8 @@ class _ClusterOperator(Operator):
     def _bytes_of_a_task(self, factor: Matrix | None) -> float:
         """Return the number of bytes that a task for the largest shard uses.
 
-        The task holds the shard, the transpose of the shard if SparseOperator builds it, the
-        partial sums, the factor and the product.
+        The task holds the shard, the partial sums, the factor and the product. If SparseOperator
+        builds the transpose of the shard, the task also holds the transpose.
         """
         p, entries = self.shape[1], self._entries
         copies = 1 if entries > _ENTRIES_PER_COLUMN * p else 2
@@ -526,11 +527,10 @@ def use_threads_of_this_worker() -> None:
 
 
 def smallest_worker(client: Client) -> tuple[float, str]:
-    """Return the smallest memory per task of any worker, in bytes, and the address of this worker.
+    """Find the worker with the least memory per task; return this memory in bytes and the address.
 
-    Each thread of a worker runs one task at a time. Therefore the memory per task is half of the
-    worker's memory limit, divided by the number of its threads. The result is infinite if no worker
-    has a memory limit.
+    Each thread of a worker runs one task at a time. A worker with n threads and the memory limit M
+    therefore has M / (2 n) per task. The result is infinite if no worker has a memory limit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {

@@ -112,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit the embeddings, write and print the report, and compare shares with the limits."""
+    """Audit the embeddings, write and print the report, and check the limits of --fail-under."""
     from fastcos.auditing import audit, calibrate, diff_models
     from fastcos.plots.html import audit_page
 
@@ -256,7 +256,8 @@ def _write_explorer(
 def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
     """Read the factors of the old version, if there is one.
 
-    Return the factors, and the rows of the common items in the new and in the old version.
+    Return the old factors, the row numbers of the common items in the new version, and the row
+    numbers of the same items in the old version.
     """
     if args.against is None:
         validation.check_none("--old-users", args.old_users, "without --against")

@@ -84,7 +84,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 # Number of example items. For each example item, the page shows the neighbours that every candidate
 # finds. If there are five labels, the page shows about a dozen items with each label.
 N_EXAMPLES = 64
-# Number of lists of names that fit side by side in a terminal of 120 columns.
+# In a terminal of 120 columns, this many lists of item names fit side by side.
 N_SHOWN_COLUMNS = 4
 
 
@@ -249,7 +249,7 @@ def _next_commands(
         return []
     columns = options.option_words(args, *options.INTERACTION_COLUMNS)
     if best.rescaling == NO_MODEL:
-        if args.labels:  # No command returns neighbours of the columns of interactions.
+        if args.labels:  # No command finds the neighbours of an item by its column of interactions.
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = (
@@ -289,7 +289,7 @@ def _next_commands(
 
 
 def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
-    """Return the text of --measures that chose this measure, including the parameters."""
+    """Return the entry of --measures that stands for this measure, with its parameters."""
     if isinstance(best.source, str):
         return best.measure
     pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)
@@ -300,7 +300,7 @@ def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
 
 
 def _compare_vectors(args: argparse.Namespace) -> int:
-    """Compare measures for vectors by the labels and by each file of pairs.
+    """Compare measures for vectors, once per task: held-out interactions, labels, files of pairs.
 
     Return 1 if there is a task in which no measure exceeds the chance level, else 0.
     """
@@ -353,8 +353,8 @@ def _compare_vectors(args: argparse.Namespace) -> int:
 def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the data of each task, such as its labels or its pairs.
 
-    Return two dicts, whose keys are the names of the tasks. The first dict contains the arguments
-    of compare_vectors for each task, and the second dict contains the numbers of pairs, labels or
+    Return two dicts, whose keys are the names of the tasks. For each task, the first dict contains
+    the arguments of compare_vectors, and the second dict contains the numbers of pairs, labels or
     interactions.
     """
     tasks: dict[str, Any] = {}
@@ -409,9 +409,9 @@ def _seconds(text: str | None) -> float | None:
 def popular_items(comparison: "Comparison", n: int) -> list[int]:
     """Return n popular items, which have different labels.
 
-    The function sorts the labels by the popularity of their most popular item, and returns the most
-    popular item of each of the first n labels. Without labels, the function returns the n most
-    popular items. Only items in the sample are returned.
+    The function takes the most popular item of each label, and returns the n most popular of these
+    items. Without labels, it returns the n most popular of all items. If there is a sample of
+    items, only items in the sample are returned.
     """
     order = np.argsort(-comparison.popularity, kind="stable")
     if comparison.sampled is not None:
@@ -424,7 +424,11 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
 
 
 def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
-    """Return at most four rows: the worst AUC, D = I, the best AUC, and Eq. 2."""
+    """Return the rows of at most four models: the worst D, D = I, the best D, and Eq. 2.
+
+    The worst D has the lowest AUC, and the best D has the highest AUC. Without labels there is no
+    AUC, so the paper's rescalings D = S^1/2 and D = Σ^-1/2 take the places of these two.
+    """
     from fastcos.comparison import EQ2
 
     rows = {row.name: row for row in comparison.named}

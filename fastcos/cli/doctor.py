@@ -44,7 +44,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def machine_properties() -> dict[str, Any]:
-    """Return the properties that affect the speed or belong in a bug report, and the advice."""
+    """Return the properties that affect the speed or belong in a bug report.
+
+    The entry "advice" lists the recommended changes.
+    """
     import scipy.linalg  # noqa: F401  loads the BLAS of SciPy, so that threadpool_info lists it
     from threadpoolctl import threadpool_info
 

@@ -99,7 +99,10 @@ class RankedLists(NamedTuple):
         return 0
 
     def write(self, out: Path, table: dict[str, Any]) -> None:
-        """Write the lists in the format of the suffix; create the folder if it does not exist."""
+        """Write the lists to a file, in the format that the suffix of its name stands for.
+
+        The folder is created if it does not exist. On stdout, the format is CSV.
+        """
         if out == STDOUT:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(table)
@@ -124,7 +127,7 @@ class RankedLists(NamedTuple):
 
 
 def _rows(table: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Iterate over the rows of a table of arrays as Python values."""
+    """Yield each row of a table, whose columns are arrays, as a tuple of Python values."""
     for first in range(0, len(table["rank"]), _ROWS):
         parts = (column[first : first + _ROWS].tolist() for column in table.values())
         yield from zip(*parts, strict=True)

@@ -154,8 +154,9 @@ def align_columns(
 ) -> tuple[sp.csr_array, int]:
     """Reorder the columns of interactions to the order of the items of a model.
 
-    Interactions with items that the model lacks are left out. Error messages name ``users``, which
-    is the file of the interactions. Return the matrix and the number of shared items.
+    Interactions with items that the model lacks are left out. Return the matrix, and the number of
+    items of the model that occur in the interactions. ``users`` is the path of the interactions,
+    which is printed in error messages.
     """
     model_columns = positions_in(ids, data.item_ids)
     shared = np.flatnonzero(model_columns >= 0)
@@ -184,7 +185,8 @@ def align_to_users(
     - `has_user_ids`: whether the caller has ids of the users; if not, `user_ids` contains row
       numbers.
 
-    Interactions of users or items that the model does not have are left out and counted.
+    An interaction is left out if the model lacks its user or its item. A message reports how many
+    interactions are left out.
     """
     if not factors.has_ids:
         check_row_numbers(Path(path), factors.ids, data.item_ids, "--ids FILE")
@@ -201,10 +203,10 @@ def align_to_users(
 
 
 def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:
-    """Return pairs of rows around the mean of the users.
+    """Return artificial users (2 k, p), which replace the users of the training data.
 
-    The embeddings of the returned rows have the same mean and the same second moments as the user
-    embeddings of the training data.
+    The embeddings of the artificial users have the same mean and the same second moments as the
+    user embeddings of the training data.
     """
     V = model.components_.astype(np.float64)
     center = 0.0 if model.mean_ is None else model.mean_

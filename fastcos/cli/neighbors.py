@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> int:
 def _calibration(
     args: argparse.Namespace, measure: Any
 ) -> tuple["Calibration | None", float | None]:
-    """Return the calibration that --calibration names, and the lowest score of a neighbour.
+    """Return the calibration in the file of --calibration, and the minimum score of neighbours.
 
-    The lowest score follows from --fpr or --min-score.
+    The minimum score is given by --fpr or --min-score.
     """
     if args.calibration is None:
         if args.fpr is not None:
@@ -144,9 +144,9 @@ def _calibration(
 
 
 def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors | None"]:
-    """Return the embeddings, the item ids, and the vectors of the source.
+    """Return the embeddings, the ids of the items, and the vectors that were read.
 
-    The vectors are None if the source is a model folder and not a file.
+    The vectors are None if SOURCE is a model folder and not a file.
     """
     from fastcos.comparison.candidates import Embeddings
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and their conversion to arguments of the library."""
+"""Options that several commands share, and functions that convert options to arguments."""
 
 import argparse
 import ast
@@ -30,8 +30,8 @@ VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
 _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or popularity"}
 # A message lists the names of the columns of a table if it has at most this many columns.
 _MAX_NAMES = 5
-# A warning is printed if the _FEW_CELLS largest cells, or the largest 1 % of the cells of a small
-# table, contribute more than _LARGE_SHARE to the sum of squares.
+# A warning is printed if the _FEW_CELLS largest cells contribute more than the share _LARGE_SHARE
+# to the sum of squares. If a table has fewer than 1,000 cells, only its largest 1 % count.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 RESCALING_SYMBOLS = (
     "Σ holds the singular values of the interactions, S = Σ² / (Σ² + λ), and λ is the strength of "
@@ -93,7 +93,7 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Within the block, let errors about the columns of a table name the flag of the table.
+    """Within the block, put the flag of a table into errors about the columns of this table.
 
     Some tables, such as the table of --names, have no flags that choose columns. An error about a
     column of such a table therefore names the flag of the table itself. `name_option` is the flag
@@ -162,7 +162,7 @@ def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "
 
 
 def say_columns(path: str | Path, content: "Vectors | Factors") -> None:
-    """Report the columns of a table from which vectors and ids were read."""
+    """Print which columns of a table contain the vectors and the ids, and which are not used."""
     if content.columns:
         vectors, ids, unused = (content.columns[name] for name in ("vectors", "ids", "unused"))
         parts = [
@@ -196,7 +196,10 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def option_words(args: argparse.Namespace, *names: str) -> list[str]:
-    """Return the options with these names, if they are given, as words of a command to copy."""
+    """Return the flags and values of the options with these names, as words of a command line.
+
+    Options that are not given are left out.
+    """
     words: list[str] = []
     for name in names:
         if (value := getattr(args, name)) is not None:
@@ -206,7 +209,7 @@ def option_words(args: argparse.Namespace, *names: str) -> list[str]:
 
 
 def command_words(args: argparse.Namespace, *excluded: str) -> list[str]:
-    """Return all given options except the excluded ones, as words of a command to copy."""
+    """Return the flags and values of all given options that are not in ``excluded``."""
     words: list[str] = []
     for action in args.parser._actions:
         value = getattr(args, action.dest, None)
@@ -283,9 +286,9 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
             member=args.label_member,
         )
     except ValueError as error:
-        # Errors of the arguments `item` and `member` must name --label-item and --label-member.
-        # Without the replacement below, `main` would name --item and --member, which are options
-        # for the interactions.
+        # Errors about the arguments `item` and `member` must mention --label-item and
+        # --label-member. Without the replacement below, `main` would mention --item and --member,
+        # which are options for the interactions.
         message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
         error.args = (message,)
         raise
@@ -415,9 +418,9 @@ def as_measure(flag: str, text: str) -> "str | Measure":
 def _parameter(name: str, text: str) -> Any:
     """Convert the text of a parameter to the value of the parameter.
 
-    A Python literal is converted to its value. The path of an array, of vectors or of a model
-    folder is converted to the content of the file or folder. If the text is neither a literal nor
-    such a path, it is returned unchanged.
+    A Python literal is converted to its value. If the text is the path of a .npy file, of a file of
+    vectors or of a model folder, the function returns the array, the vectors or the model. Any
+    other text is returned unchanged.
     """
     from fastcos import io
     from fastcos.io.arrays import read_npy

@@ -91,9 +91,9 @@ def write_figure(
 
 
 def _with_few_colours(pixels: Any) -> Any:
-    """Convert a drawing of maps to an image with a palette.
+    """Convert the RGBA pixels of a figure of similarity maps to an image with a palette.
 
-    The image takes a quarter of the bytes of the drawing.
+    The image takes one byte per pixel instead of four.
     """
     from matplotlib import colormaps
     from PIL import Image

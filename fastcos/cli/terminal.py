@@ -45,7 +45,7 @@ def fail(program: str, message: str) -> None:
 
 
 def say(message: str) -> None:
-    """Print a message on stderr; errors of writing, such as a closed pipe, are ignored."""
+    """Print a message on stderr; ignore errors while writing, such as a closed pipe."""
     from fastcos.reports import printable
 
     with contextlib.suppress(OSError):

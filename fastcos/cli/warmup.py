@@ -104,7 +104,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_job(job: str, tier: str | None) -> list[str]:
-    """Run a job in a separate process, for this processor or for a tier; return its warnings."""
+    """Run a job in a separate process; return the warnings that the process prints.
+
+    The process compiles for a tier of processors or, if `tier` is None, for this processor.
+    """
     environment: Mapping[str, str] = os.environ
     if tier is not None:
         name, features = cpu.code_name(tier)
@@ -161,7 +164,11 @@ def _compare() -> None:
 
 
 def _recommend() -> None:
-    """Recommend by votes of similar users and of similar items, as `fastcos recommend` does."""
+    """Recommend in the three ways of `fastcos recommend`.
+
+    Items are ranked by user-item scores, by votes of the nearest users, or by votes of the items
+    that a user has seen.
+    """
     from fastcos.comparison.candidates import Embeddings, select_candidates
     from fastcos.comparison.recommending import recommend
     from fastcos.models import LinearMF
@@ -196,7 +203,7 @@ def _search(dtype: str) -> None:
 
 
 def _search_wide_queries(items: Any, measure: str) -> None:
-    """Search float32 items for few and many float64 queries, with all options."""
+    """Search float32 items with one query and with many queries in float64, with all options."""
     queries = _vectors("float64", 100) / 3
     index = SimilarityIndex(measure).fit(items)
     _search_in_every_way(index, queries)
@@ -207,7 +214,7 @@ def _search_wide_queries(items: Any, measure: str) -> None:
 
 
 def _search_in_every_way(index: SimilarityIndex, queries: Any) -> None:
-    """Search an index for few and many queries with every kind of filter, and by radius."""
+    """Search an index with one query and with many, with each kind of filter, and by radius."""
     lists = sp.csr_array(np.tile(np.arange(index.n_positions_) < 20, (len(queries), 1)))
     for rows in (queries, queries[:1]):
         index.search(rows, 5), index.search(rows, 5, allowed=range(index.n_positions_ // 2))
@@ -247,7 +254,7 @@ def _index() -> None:
             searched_index.search(items, 5)
     index.add(items)
     index.search(items, 5)
-    for dtype in DTYPES:  # With 512 panels of rows, threads share the panels of a few queries.
+    for dtype in DTYPES:  # Several threads search 512 panels for one query.
         rows = _vectors(dtype, 512 * PANEL)
         SimilarityIndex().fit(rows).search(rows[:1], 5)
 
@@ -280,7 +287,7 @@ def _measures(dtype: str) -> None:
     if dtype == "float32":
         top_k(large[:64], large, 5, measure="recos")
         for name in list_measures():
-            # A measure that requires more data than the rows raises an error.
+            # A measure that needs other data besides the rows raises an error.
             with contextlib.suppress(TypeError, ValueError):
                 top_k(_vectors(dtype), k=5, measure=name)
 
@@ -306,8 +313,8 @@ def _audit(dtype: str) -> None:
     from fastcos import auditing, metrics
     from fastcos.similarity import cosine_bounds
 
-    # With 60 items, a single thread computes each query. With 512 panels of items, several threads
-    # share the panels of a few queries.
+    # With 60 items, a single thread searches for each query. With 512 panels of items, the search
+    # for a few queries is divided among several threads.
     for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)

@@ -177,8 +177,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         row_of_id = {name: row for row, name in enumerate(document_ids)}
         rows = vectors[list(row_of_id.values())]
         with parallel.writer_lock():
-            # The index is changed before the documents, so that the documents stay unchanged if the
-            # index refuses the vectors because of their width.
+            # The index is changed before the documents. If the index refuses the vectors because
+            # they have the wrong width, the documents stay unchanged.
             if self.index is None:
                 self.index = SimilarityIndex(self._measure, model=self._model).fit(
                     rows, ids=list(row_of_id), copy=False
@@ -231,13 +231,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
 
         ``filter`` limits the search to the documents that it accepts. A filter is a function that
         returns True for the documents that may be found, or a dict of conditions on the metadata of
-        documents. A condition is one value, such as ``{"source": "a.pdf"}``, a list of allowed
-        values, or a comparison, such as ``{"year": {"$gte": 2020}}``. The operators of comparisons
-        are ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``. The
-        operators ``$and``, ``$or`` and ``$not`` combine conditions. A key that occurs in no
-        document raises an error. The metadata of a document are read only once, when a search with
-        conditions first needs them. If you change the metadata later, searches with conditions
-        ignore the change.
+        documents. A condition is one value (``{"source": "a.pdf"}``), a list of allowed values, or
+        a comparison (``{"year": {"$gte": 2020}}``). The operators of comparisons are ``$eq``,
+        ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``. The operators ``$and``,
+        ``$or`` and ``$not`` combine conditions. A key that occurs in no document raises an error.
+        The metadata of a document are read only once, when a search with conditions first needs
+        them. If you change the metadata later, searches with conditions ignore the change.
 
         ``min_score`` limits the result to documents with at least this score. Pass a score, such as
         a cosine, or a calibration. The threshold of a calibration is a score that a random pair
@@ -329,7 +328,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return k near documents with scores, chosen by maximal marginal relevance."""
+        """Choose k documents by maximal marginal relevance; return them with their scores."""
         pairs = self.similarity_search_with_score_by_vector(embedding, fetch_k, **kwargs)
         if self.index is None or not pairs:
             return []
@@ -499,7 +498,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return [(documents[name], score) for name, score in pairs if name in documents]
 
     def _positions_of(self, index: SimilarityIndex, filter: Filter) -> Any:
-        """Return the positions in the index of the documents that a filter accepts."""
+        """Find the documents that a filter accepts; return their positions in the index."""
         if callable(filter):
             accepted = [name for name, document in self._documents.items() if filter(document)]
             return index.positions_of(accepted)

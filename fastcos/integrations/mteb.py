@@ -1,4 +1,4 @@
-"""A search index for MTEB (``pip install mteb``), an ``IndexEncoderSearchProtocol``."""
+"""A search index with the ``IndexEncoderSearchProtocol`` of MTEB (``pip install mteb``)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A backend for vicinity (``pip install vicinity``) that searches exactly by fastcos."""
+"""A backend for vicinity (``pip install vicinity``) that searches exactly with fastcos."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
 
     @property
     def backend_type(self) -> Backend:
-        """The basic backend of vicinity, whose file format this backend uses."""
+        """The type of vicinity's basic backend, because both backends use the same file format."""
         return Backend.BASIC
 
     def _update_precomputed_data(self) -> None:

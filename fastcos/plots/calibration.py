@@ -121,5 +121,5 @@ class OperatingCurveDisplay(Display):
         ax.set(xlabel="threshold", ylabel="error rate", ylim=(0, 1.02))
         ax.set_title("Error rates of labelled pairs")
         ax.grid(visible=True)
-        # The legend is above the axes, because the curves cross the whole axes.
+        # The legend is above the axes, because inside the axes it would cover the curves.
         ax.legend(bbox_to_anchor=(0, 1.02), loc="lower left", ncols=2, borderaxespad=0)

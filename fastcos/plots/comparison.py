@@ -56,7 +56,7 @@ _BASELINE = "#555555", "s"
 
 
 def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
-    """Return an image of all cosines between the items (p, k), arranged in the given order (m,).
+    """Return an image of the cosines of items (p, k); its rows and columns follow ``order`` (m,).
 
     The image has at most ``pixels`` rows and columns. A pixel is the mean cosine between two groups
     of consecutive items. The mean cosine of two groups is the dot product of their mean unit
@@ -330,12 +330,13 @@ class ExponentGridDisplay(Display):
 
 @dataclass
 class LeaderboardDisplay(Display):
-    """The best row of every measure in a leaderboard, drawn as a dot with an interval.
+    """The best row of each measure in a leaderboard; each row is a dot with an interval.
 
     Attributes
     ----------
     rows : list of LeaderboardRow
-        The best row of each measure, and the row of the baseline, in descending order of the score.
+        The best row of each measure (at most 40 measures), and the row of the baseline. The rows
+        are in descending order of the score.
     leaderboard : Leaderboard
 
     Examples
@@ -354,7 +355,7 @@ class LeaderboardDisplay(Display):
 
     @classmethod
     def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
-        """Make the display from the baseline and the best rows of up to 40 measures."""
+        """Make the display from the baseline and the best row of each measure (at most 40)."""
         rows = leaderboard.best_per_measure()[:_MAX_ROWS]
         if leaderboard.baseline not in {row.candidate for row in rows}:
             rows.append(leaderboard.row(leaderboard.baseline))
@@ -422,7 +423,7 @@ class RescalingsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, model: LinearMF) -> "RescalingsDisplay":
-        """Make the display from a model of Eq. 1; a model of Eq. 2 has only one rescaling."""
+        """Make the display from a model of Eq. 1; raise ValueError for a model of Eq. 2."""
         validation.as_choice("the objective of the model", model.objective, ("dropout",))
         norms = {}
         for named in rescalings():

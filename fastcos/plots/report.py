@@ -43,9 +43,9 @@ _TICK_DISTANCE = 0.12
 class RobustnessDisplay(Display):
     """The robustness curve: bounds on the share of neighbours that survive rescalings.
 
-    The bounds are drawn against the condition of the rescalings. The share of neighbours that
-    survive every rescaling lies in the shaded band. The share that survives one particular
-    rescaling may be larger. A vertical line marks the condition of the verdict.
+    The bounds are drawn against the condition number of the rescalings. The share of neighbours
+    that survive every rescaling lies in the shaded band. The share that survives one particular
+    rescaling may be larger. A vertical line marks the condition number to which the verdict refers.
 
     Examples
     --------
@@ -138,8 +138,8 @@ class DimensionSharesDisplay(Display):
 class LabelRecoveryDisplay(Display):
     """The scale of each latent dimension under two rescalings.
 
-    Markers of one colour show the rescaling under which cosines recover the labels worst. Markers
-    of another colour show the rescaling under which cosines recover the labels best.
+    Two sets of markers show the rescaling under which cosines recover the labels worst, and the
+    rescaling under which they recover the labels best.
 
     Examples
     --------

@@ -46,9 +46,9 @@ _STYLE: Any = {
 
 @contextlib.contextmanager
 def figure_style(**changes: Any) -> Iterator[None]:
-    """Set the style of fastcos during the with block.
+    """Use the figure style of fastcos within the ``with`` block.
 
-    changes: further rc parameters. Write "_" for each "." in the name of a parameter.
+    changes: further rc parameters of matplotlib. In their names, write "_" instead of ".".
     """
     from matplotlib import rc_context
 

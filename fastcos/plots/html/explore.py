@@ -1,4 +1,4 @@
-"""Pages on which a reader changes the rescaling D of the paper's model, or of embeddings.
+"""Pages on which a reader can rescale the paper's model, or item embeddings.
 
 The script of both pages, explore.js, computes every cosine and score from the factors.
 """
@@ -24,8 +24,8 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.rescalings import rescalings
 from fastcos.validation import Floats, Integers
 
-# On the page of the paper, a reader can choose the rank of the model or one of these ranks, and can
-# multiply the λ of the model by one of these factors.
+# On the page that figure_page returns, a reader can reduce the rank of the model to one of _RANKS,
+# and can multiply the λ of the model by one of _LAMBDA_FACTORS.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 # Number of milliseconds for which the replay shows each rescaling D: long enough to read a sentence
@@ -63,8 +63,8 @@ _MAX_NUMBERS = 280_000
 _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
-# An attack looks for a rescaling that removes a neighbour. The condition number of this rescaling
-# is at most the larger of two numbers: _FAR, and the condition number of the page.
+# An attack looks for a rescaling that removes a neighbour. The condition number of the rescaling is
+# at most _FAR or, if it is larger, the argument ``condition`` of items_page.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
@@ -114,7 +114,7 @@ _WITHOUT_USERS = (
 def figure_page(
     comparison: Comparison, X: Any, *, provenance: Mapping[str, Any] | None = None
 ) -> str:
-    """Return a page on which a reader changes the cosines of one model by D = S^a Σ^b.
+    """Return a page on which a reader can rescale a model by D = S^a Σ^b.
 
     The page needs no network. ``comparison`` is the result of :func:`fastcos.compare` with both
     objectives, for the interactions X (n, p). ``provenance`` has the same meaning as in
@@ -218,10 +218,10 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 
 
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
-    """Return the data for one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
+    """Return the data for one λ.
 
-    For each rank, the nearest D is the rescaling that makes the model of Eq. 1 most similar to the
-    solution of Eq. 2.
+    The data are ln S and ln Σ of Eq. 1, the weights of Eq. 2 and, for each rank, the exponents of
+    the rescaling D that makes the model of Eq. 1 most similar to the solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
@@ -236,8 +236,9 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
     """Return the exponents a and b of the rescaling that is nearest to the solution of Eq. 2.
 
-    With these exponents (and the best factor c), V S^(1/2 - a) Σ^-b is nearest to
-    V diag(c weights). The distance is the sum of the squared differences of the logarithms.
+    Together with a factor c, the exponents minimise the distance between the column scales of
+    V S^(1/2 - a) Σ^-b and of V diag(c weights). The distance is the sum of the squared differences
+    of the logarithms. Both exponents lie between -1 and 1.
     """
     positive = weights > 0
     if not positive.any():
@@ -248,9 +249,9 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
-    """Return L such that LL' is the covariance of the n users X V.
+    """Return L such that L L' is the covariance of the rows of X V, which are the n users.
 
-    `sigma` contains the singular values of X, and `mean` is the mean of the users.
+    `sigma` contains the singular values of X, and `mean` is the mean of the rows of X V.
     """
     values, vectors = np.linalg.eigh(np.diag(sigma**2 / n) - np.outer(mean, mean))
     return vectors * np.sqrt(np.maximum(values, 0.0))
@@ -268,7 +269,7 @@ def items_page(
     condition: float = CONDITION,
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a page on which a reader rescales the items; the page needs no network.
+    """Return a page on which a reader can rescale item embeddings; the page needs no network.
 
     The rescaling is D = Q^a P^b. The diagonal matrix Q contains the norms of the columns of the
     items, and P contains the norms of the columns of the users. If a is 1, each column of the items
@@ -293,7 +294,7 @@ def items_page(
     name : str
         A name for the set of items, such as a file name.
     condition : float
-        The condition of the rescalings to which certificates refer when the page opens.
+        When the page opens, certificates refer to rescalings up to this condition number.
     provenance : mapping, optional
         Parameters, versions and machine, which are printed at the foot of the page.
 
@@ -305,10 +306,10 @@ def items_page(
 
     Notes
     -----
-    The page calls a neighbour "certified" if the radius that :func:`fastcos.certified_neighbors`
-    returns for it exceeds the condition. The page calls a neighbour "lost" if
-    :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes the neighbour and has at
-    most the condition that is set on the page.
+    A reader can change the condition number κ on the page. The page marks a neighbour with ✓ if
+    the radius that :func:`fastcos.certified_neighbors` returns for it exceeds κ. The page marks a
+    neighbour with ✗ if :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes it,
+    and if the condition number of this rescaling is at most κ.
 
     Examples
     --------
@@ -399,7 +400,7 @@ def items_page(
 
 
 def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
-    """Return the row numbers of the items on the page, and a sentence about their choice."""
+    """Return the row numbers of the items on the page, and a sentence that says which they are."""
     if rows is not None:
         numbers = validation.as_item_numbers("rows", rows, p)
         if not 2 <= len(numbers) <= max_items:
@@ -417,7 +418,7 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
 
 
 def _max_items(d: int, users: bool) -> int:
-    """Return the largest number of items of d columns that fit on a page.
+    """Return how many items fit on a page if their embeddings have d columns.
 
     If there are users, the page also contains a root of their covariance. The root of the
     covariance consists of d x min(d, items) numbers.
@@ -446,9 +447,9 @@ def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, 
 def _user_fields(users: Any, items: Any) -> dict[str, Any]:
     """Return example users, and a root of the covariance of all users.
 
-    If there are fewer items than columns, the covariance is projected onto the span of the items.
-    The projection changes no product of the covariance with the items, and reduces the number of
-    columns of the root to the number of items.
+    If there are fewer items than columns, the covariance C is projected onto the span of the items.
+    The projection does not change x'C y for any items x and y. After the projection, the root has
+    only one column per item.
     """
     if users is None:
         return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}

@@ -11,7 +11,7 @@ from fastcos.validation import Integers
 
 
 def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
-    """Return numbers as little-endian float32, or another type, in base64."""
+    """Return numbers in base64; by default, each number is a little-endian float32."""
     return base64.b64encode(np.ascontiguousarray(values, dtype=dtype).tobytes()).decode("ascii")
 
 

@@ -25,7 +25,7 @@ def leaderboard_page(
     sections: Sequence[Section] = (),
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a leaderboard as a page on which a reader sorts the rows; the page needs no network.
+    """Return a page on which a reader can sort a leaderboard; the page needs no network.
 
     A click on a row shows a heat map of the scores between example items, and the neighbours of an
     item.
@@ -34,7 +34,8 @@ def leaderboard_page(
     ----------
     leaderboard : Leaderboard
         The leaderboard of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, called with
-        ``n_examples``. The page shows at most the best 200 candidates of the leaderboard.
+        ``n_examples``. The page shows the best 200 candidates of the leaderboard, the baseline and
+        the recommended candidate.
     names, labels, name, provenance
         As in :func:`fastcos.plots.html.items_page`.
     sections : sequence of Section
@@ -150,7 +151,10 @@ def _headline(leaderboard: Leaderboard) -> str:
 def _row(
     row: LeaderboardRow, leaderboard: Leaderboard, is_best: bool, page_items: Integers
 ) -> dict[str, Any]:
-    """Return the data of a row for the script; `page_items` are the ascending items of the page."""
+    """Return the data of a row for the script.
+
+    `page_items` contains the row numbers of all items on the page, in ascending order.
+    """
     candidate = row.candidate
     example = leaderboard.examples.get(candidate)
     sorted_by = {"score": row.score.value, "gain": row.gain.value, **row.other_scores}
@@ -176,7 +180,7 @@ def _row(
 
 
 def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[str, Any]:
-    """Return the values of a row that the template shows."""
+    """Return the values that the template shows for a row."""
     candidate = row.candidate
     is_recommended, is_baseline = (
         candidate == leaderboard.recommended,

@@ -40,7 +40,7 @@ def page_with_script(
     data: Mapping[str, Any],
     **values: Any,
 ) -> str:
-    """Return a page from a template; the page contains the script of this name, and its data."""
+    """Return a page from a template, with the script of the same name and the script's data."""
     script = _read("parts.js") + _read(f"{template}.js")
     style = "".join(map(_read, ("style.css", *styles)))
     # An HTML parser ends a script block at </script, even inside a string of JSON.
@@ -126,6 +126,6 @@ def _read(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return the expression of a security policy that allows an inline script of this text."""
+    """Return the hash by which a security policy allows this inline script or style."""
     digest = base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
     return f"'sha256-{digest}'"

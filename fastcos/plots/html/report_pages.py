@@ -52,7 +52,7 @@ def audit_page(
     Returns
     -------
     str
-        An HTML page, whose colours follow the light or dark setting of the reader.
+        An HTML page, which is light or dark as the reader's browser prefers.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def calibration_page(
     Returns
     -------
     str
-        An HTML page, whose colours follow the light or dark setting of the reader.
+        An HTML page, which is light or dark as the reader's browser prefers.
 
     Examples
     --------
@@ -131,9 +131,10 @@ def calibration_page(
 def _page(
     title: str, head: _Head, sections: Sequence[Section], provenance: Mapping[str, Any] | None
 ) -> str:
-    """Return a page with the head, the first figure, the advice and folded sections.
+    """Return a page with a head, a figure, the advice and folded sections.
 
-    The first sentence of the section with the first figure becomes the caption of the figure.
+    The figure is the first figure in the sections. Its caption is the first sentence of the section
+    from which it comes.
     """
     parts, figure, caption = list(sections), None, ""
     number = next((i for i, section in enumerate(parts) if section.figures), None)

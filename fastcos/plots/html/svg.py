@@ -16,7 +16,7 @@ from fastcos.reports import Figure
 _WIDTHS = {"wide": 700, "narrow": 340}
 _PIXELS_PER_INCH = 96
 # Colours of a figure, and the variables of the page that replace these colours. The values of the
-# variables depend on the light or dark setting of the reader.
+# variables depend on whether the reader's browser prefers a light or a dark page.
 _CSS_COLOURS = {
     COLOURS[0].lower(): "var(--main)",
     COLOURS[1].lower(): "var(--other)",
