@@ -13,7 +13,6 @@ sizes, the number of parts is limited::
 The rows of a memory map form a single part that never changes (``MappedPart``).
 """
 
-import functools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastcos import validation
+from fastcos import parallel, validation
 from fastcos.kernels.records import ARRAYS_OF_PROJECTION
 from fastcos.parallel import memmap
 from fastcos.search.ids import ItemIds, concatenated_ids
@@ -126,7 +125,7 @@ class IndexPart:
         """The NumPy type of the ids."""
         return self.ids.values.dtype
 
-    @functools.cached_property
+    @parallel.lazy_attribute
     def ids_are_positions(self) -> bool:
         """Whether the id of each row is the position of the row. The ids are read only once."""
         positions = self.segment.positions_of(np.arange(len(self.rows)))
