@@ -1,13 +1,13 @@
 """Compiled kernels, which operate on plain arrays; the package is installed as ``fastcos.kernels``.
 
-A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one operation, or the
-tasks [lo, hi) into which the operation is divided. A kernel is serial, releases the GIL, writes
-only its part of the outputs and returns None. A kernel never raises an error, because its callers
-validate the arguments. Results are bit-for-bit identical for every division into blocks, every
-order of blocks and every number of threads. Inputs are passed as read-only views, except a mask of
-allowed items, which is always writeable (``records.QueryFilters``). One compiled signature
-therefore serves writeable and read-only arrays, and a kernel cannot write to an input that is
-passed as a read-only view. Outputs are the last arguments::
+A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of the result of an
+operation, or tasks [lo, hi) if the operation is divided into tasks. A kernel is serial, releases
+the GIL, writes only its part of the outputs and returns None. A kernel never raises an error,
+because its callers validate the arguments. Results are bit-for-bit identical for every division
+into blocks, every order of blocks and every number of threads. Inputs are passed as read-only
+views, except a mask of allowed items, which is always writeable (``records.QueryFilters``). One
+compiled signature therefore serves writeable and read-only arrays, and a kernel cannot write to an
+input that is passed as a read-only view. Outputs are the last arguments::
 
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)

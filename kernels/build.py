@@ -122,9 +122,9 @@ def _link_tier(tier, objects, path):
 
 
 def _object(kernel, kinds, symbol):
-    """Return the bytes of an object file that contains the entry of a kernel for these types.
+    """Return the bytes of an object file with the entry of a kernel for arguments of these types.
 
-    `symbol` is the name of the entry in the object file.
+    `symbol` is the name of the entry function in the object file.
     """
     from llvmlite import binding
 
@@ -161,8 +161,8 @@ def _link(scratch, texts, features, path):
     """Link native.c, `texts` and the object files in the folder `scratch` into a library.
 
     Each entry of `texts` becomes a string variable of the library, and the library exports only
-    names that begin with ``fc_``. The library reports that it can be used if the CPU has all
-    `features`.
+    names that begin with ``fc_``. The function fc_supported of the library reports whether the CPU
+    and the system support all `features`.
     """
     texts = [f"const char {name}[] = {json.dumps(text)};" for name, text in texts.items()]
     (scratch / "texts.c").write_text("\n".join(texts))

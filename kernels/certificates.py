@@ -81,7 +81,7 @@ def joint_certificate(x, y, m, K, ratios):
     the norm ratio (norm_ratios). If ρ is regarded as independent of w, the minimum over all w of
     sum w x (ρ y - m) is a concave function of ρ. Therefore, if the minimum is positive at both ends
     of a range of ρ, sum w x (ρ y - m) is positive for all w and for all ρ in the range. `ratios`
-    holds the two ends of the range of the norm ratio, and the function takes O(d) time.
+    holds the two ends of the range of the norm ratio. The function takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -158,7 +158,7 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
     `ratios` holds the ends of the range of the norm ratio ρ. If piece_certificate cannot decide a
     piece of the range, the piece is bisected at its geometric mean, up to `depth` times. A piece of
     the smallest size is not bisected: if piece_certificate cannot decide it, y cannot be certified.
-    Once y cannot be certified, the remaining pieces are searched only for a counterexample w.
+    In this case, the remaining pieces are searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -220,11 +220,12 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return a lower bound of the Fisher z of any competitor that beats y up to `condition`.
+    """Return a lower bound on the Fisher z of x and any competitor that can beat y.
 
-    The result is the smallest Fisher z of x and y on the box, minus ln(condition). A rescaling with
-    a condition of at most `condition` cannot increase the Fisher z of any pair by more than
-    ln(condition).
+    A competitor can beat y if some rescaling with a condition of at most `condition` brings it at
+    least as near to x as y. The result is the smallest Fisher z of x and y on the box, minus
+    ln(condition). A rescaling with a condition of at most `condition` cannot increase the Fisher z
+    of any pair by more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -233,7 +234,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return a condition; no linear map below this condition makes the farther row the nearer.
+    """Return the condition below which no linear map makes the farther row the nearer one.
 
     `near` is the Fisher z of an item and the nearer row, and `far` is the Fisher z of the item and
     the farther row.
@@ -245,7 +246,7 @@ def separation(near, far):
 
 @kernel
 def linear_radii(lo, hi, sample, neighbors, z, radii):
-    """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
+    """For every edge of rows[lo:hi], write the radius that is certified under all linear maps.
 
     `sample` is a SampledRows. `neighbors` (n, m) holds the neighbours of each row, sorted by
     descending cosine; m is k + 1, or k if there are only k other items. The float64 outputs are
@@ -270,7 +271,7 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
 
 @kernel
 def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
-    """Write the certified radius of each edge of rows[lo:hi] under rescalings of the dimensions.
+    """For every edge of rows[lo:hi], write the radius that is certified under rescalings.
 
     `sample` is a SampledRows, and `search` is a CertificateSearch. `neighbors` (n, m) holds the
     neighbours of each row, sorted by descending cosine, and the first k neighbours of a row form

@@ -1,16 +1,16 @@
 """The cache of compiled code on disk.
 
 The name of each file contains a digest of everything that affects the code in the file. Numba's own
-cache has three faults. First, Numba watches only the file that defines the compiled function. After
-an upgrade, Numba may therefore run an outdated helper function of another file (see
-``fingerprint``). Second, two processes that save at the same time can corrupt the index of Numba's
-cache. Third, the import of a cached function fails if no directory is writable. This module avoids
-the faults of Numba's cache: it saves every signature in a separate file without an index, and turns
-disk errors into warnings.
+cache has three faults. First, Numba checks only whether the file that defines the compiled function
+has changed. If an upgrade changes a helper function in another file, Numba may therefore run the
+old helper function (see ``fingerprint``). Second, two processes that save at the same time can
+corrupt the index of Numba's cache. Third, the import of a cached function fails if no directory is
+writable. This module avoids the faults of Numba's cache: it saves every signature in a separate
+file without an index, and turns disk errors into warnings.
 
 Each file in the cache is a pickle, so anybody who can write such a file can make this process run
 arbitrary code. Only the user has access to the directories that this module creates. A file is read
-only if it belongs to the user or to root, and if not every user may write it. The digest in a file
+only if the user or root owns it, and if it is not writable by everyone. The digest in a file
 detects damage but does not prevent attacks. ``numba_internals`` makes Numba use the files of this
 cache.
 """
@@ -193,7 +193,11 @@ HARMLESS_VARIABLES = {
 
 @functools.cache
 def code_digest():
-    """Return a digest of the versions and settings that Python and the compilers have."""
+    """Return a digest of versions, settings and modules that affect compiled code.
+
+    The digest covers the versions of Python, NumPy, Numba and llvmlite, the settings of Numba, and
+    the modules that decide how kernels are compiled and stored.
+    """
     compilers = [_version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
     settings = [
         (name, value)
@@ -214,7 +218,7 @@ def _version(name):
     from importlib import metadata
 
     try:
-        return metadata.version(name)  # metadata takes 20 ms; an import takes 0.4 s
+        return metadata.version(name)  # an import would take 0.4 s instead of 20 ms
     except metadata.PackageNotFoundError:  # a frozen program contains no metadata
         return importlib.import_module(name).__version__
 
@@ -227,7 +231,7 @@ def leave_mark(name, kernels):
 
 
 def is_marked(name, kernels):
-    """Return whether leave_mark was called with `name` for the present code of some kernels."""
+    """Return whether leave_mark was called for `name` and for `kernels` with their present code."""
     try:
         return _mark(name, kernels).exists()
     except OSError:  # the directory does not exist or is not accessible
@@ -327,7 +331,7 @@ class Files:
 
 
 def _note_use(path):
-    """Set the modification time of a used file to the present time, at most once per day."""
+    """Renew the modification time of a file that this process has used, at most once per day."""
     with contextlib.suppress(OSError):  # the cache in a container image may be read-only
         if time.time() - path.stat().st_mtime > _SECONDS_BETWEEN_DATES:
             os.utime(path)

@@ -156,9 +156,7 @@ _BLOCK = types.int64, types.int64, types.uintp
 
 @functools.cache
 def prange_driver(rows_kernel):
-    """Return driver(boundaries, done, *arguments), a parallel loop that runs a kernel on blocks.
-
-    The loop runs the kernel rows_kernel.
+    """Return driver(boundaries, done, *arguments), a parallel loop that runs rows_kernel on blocks.
 
     `done` (blocks,) uint8 is set to 1 for every finished block. The caller must check `done`,
     because in a forked child the threading layer of Numba can return without running the loop, and

@@ -39,7 +39,7 @@ def module_fingerprint(name):
 
 @functools.cache
 def _describe(definition):
-    """Return a text that describes the code of a function or class, and the definitions used there.
+    """Return a text that describes a function or class, and a tuple of the definitions it uses.
 
     A kernel or an intrinsic is described by its flags and by the Python function from which it is
     made.
@@ -69,7 +69,7 @@ def _describe(definition):
 
 
 def _globals(function, code):
-    """Return the globals, and the attributes of this package's modules, that `code` mentions."""
+    """Return the values that `code` mentions: globals, and attributes of this package's modules."""
     names = _names(code)
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     modules = [value for value in values.values() if _is_own_module(value)]

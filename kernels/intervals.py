@@ -134,7 +134,7 @@ def tangent_vertex(x, y, K, t, w):
 
 @kernel
 def tangent(sums, t):
-    """Return 2 xy / (t xx + yy / t), an upper bound of a cosine that is not negative.
+    """Return 2 xy / (t xx + yy / t), a lower bound on the cosine if the cosine is not negative.
 
     `sums` holds the weighted sums xy, xx and yy. The bound equals the cosine if t = sqrt(yy / xx).
     """
@@ -306,9 +306,9 @@ def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
     An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows, and
     `neighbors` (n, k) holds the neighbours of the sampled rows. Part q consists of the rows from
     first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64 and `totals` (parts, d)
-    float64. If one row of an edge is zero, the index of the edge is NaN. For each part and each
-    dimension, `totals` holds the sum of the absolute contributions over all edges. The kernel takes
-    O(d) time per edge.
+    float64. If one row of an edge is zero, the total-variation index of the edge is NaN. For each
+    part and each dimension, `totals` holds the sum of the absolute contributions over all edges.
+    The kernel takes O(d) time per edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

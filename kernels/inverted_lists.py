@@ -158,7 +158,7 @@ def _add_packed(first, last, indices, values, list_indptr, packed, sums):
 
 @kernel
 def _add_values(first, last, indices, values, list_indptr, items, item_values, sums):
-    """Add the inner products as add_lists does, with the items' values in a separate array."""
+    """Add the inner products as add_lists does, for items whose values are in a separate array."""
     item_line, value_line = _LINE // items.itemsize, _LINE // item_values.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:

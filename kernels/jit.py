@@ -50,8 +50,8 @@ class _Absent:
 ir = importlib.import_module("llvmlite.ir") if has_compiler() else _Absent()
 
 
-# The module `compiler`, or None if it has not been imported yet, and the lock that is held during
-# its import.
+# `_imported` is the module `compiler`, or None if it has not been imported yet. `_importing` is the
+# lock that is held during the import.
 _imported, _importing = None, threading.RLock()
 
 
@@ -87,7 +87,7 @@ def _compiler():
 
 def _import_compiler():
     was_enabled = gc.isenabled()
-    gc.disable()  # imports create no garbage, but garbage collection would take 0.07 s
+    gc.disable()  # garbage collections would take 0.07 s, and find no garbage
     try:
         from . import compiler  # PyInstaller finds this import statement
 

@@ -1,4 +1,4 @@
-"""Measures of how high columns rank in a row of scores if they have the label of the query.
+"""Measures of how highly the columns with the label of the query rank in a row of scores.
 
 The measures are the AUC, the average precision at R, and the label for which most of the nearest
 columns vote. The number R is the number of columns with the label of the query.

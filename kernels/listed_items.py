@@ -13,9 +13,9 @@ from .simd.memory import prefetch_row
 from .simd.pair_products import square_and_product, squared_distance
 
 # The prefetch distance: while one row is scored, the row this many rows later is prefetched. With a
-# distance of 8 rows, scoring 100 candidates of 768 columns for each of 1,000 queries takes 21 ms.
-# With a distance of 2 rows and prefetches into the first-level cache, scoring the same candidates
-# takes 27 ms.
+# prefetch distance of 8 rows, scoring 100 candidates of 768 columns for each of 1,000 queries takes
+# 21 ms. With a prefetch distance of 2 rows and prefetches into the first-level cache, scoring the
+# same candidates takes 27 ms.
 _AHEAD = 8
 
 

@@ -85,7 +85,10 @@ def bind(kernel, *arrays):
 
 
 def check_allowed(kernel, arrays):
-    """Raise an error if FASTCOS_REQUIRE_NATIVE is 1; called if a kernel has no native code."""
+    """Raise an error if FASTCOS_REQUIRE_NATIVE is 1.
+
+    This function is called before Numba provides the code of a kernel.
+    """
     if os.environ.get("FASTCOS_REQUIRE_NATIVE") == "1":
         kinds = json.dumps([describe(argument) for argument in arrays])
         raise RuntimeError(f"{kernel_name(kernel)} must be in a native library, got {kinds}")
@@ -173,7 +176,7 @@ class _Entry:
 
 
 def _of_numpy(name):
-    """Return the NumPy type with a given name, and its format character padded to 8 bytes."""
+    """Return the NumPy type with a given name, and a `struct` format for it, padded to 8 bytes."""
     dtype = np.dtype(name)
     return dtype.type, f"{_FORMATS[dtype.str[1:]]}{8 - dtype.itemsize}x"
 

@@ -3,9 +3,9 @@
 Numba documents no way to store compiled code outside of its own cache, and no way to compile a
 function only for its callers. Except for one name in ``simd/emit.py``, only this file uses names
 that Numba or llvmlite may change without notice. The first table below lists names in groups. If a
-release of Numba lacks a listed name, this package uses the fall-back of its group, which gives the
-same results. ``tests/kernels/test_numba_internals.py`` renames each name of the first table within
-Numba and checks the results.
+release of Numba lacks a name of a group, this package uses the fall-back of this group, which gives
+the same results. ``tests/kernels/test_numba_internals.py`` renames each name of the first table
+within Numba and checks the results.
 
 =================== ========================================= =====================================
 group               names                                     without them
@@ -229,8 +229,8 @@ def _keys(signature, target_context):
     """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. Any CPU feature except fused multiply-add is an argument of the kernels that
-    depend on it, or affects only one kernel and the kernels that it calls.
+    multiply-add. Every other CPU feature either is an argument of the kernels that depend on it, or
+    affects only one kernel and the kernels that it calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -238,7 +238,7 @@ def _keys(signature, target_context):
 
 
 def _record_fields(kinds):
-    """Return the names of the fields of all records among `types`.
+    """Return the names of the fields of all records among the types `kinds`.
 
     Compiled code reads the fields of a record by their order, but the name of the type does not
     contain the order. Therefore, if two fields of the same type change places, the record must have
@@ -269,7 +269,7 @@ def inner_dispatcher_of(function, flags):
 
 
 def uncompiled(function, **flags):
-    """Return a dispatcher that compiles to intermediate code, with no entry for Python or C."""
+    """Return a dispatcher that compiles to intermediate code that neither Python nor C can call."""
     no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
     dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
@@ -282,7 +282,7 @@ def _add_overload(dispatcher, result):
 
 
 def _call_template(template_of, arguments, keywords):
-    """Choose argument types for a call between kernels; a constant gets the type of a variable.
+    """Choose the argument types of a call between kernels; a constant is typed like a variable.
 
     If constants had types of their own, Numba would compile a kernel again for every constant that
     is passed to it.
@@ -308,8 +308,8 @@ class _Inner(_Compiler or object):
         state = self.state
         state.flags.no_compile = True
         state.library = _InnerLibrary(state.targetctx.codegen(), func.__qualname__)
-        # Numba finds the code of a call by its entry_point, which must be hashable and must differ
-        # between signatures.
+        # Numba looks up the code of a call under `entry_point`, which must be hashable and must
+        # differ between signatures.
         result = super().compile_extra(func)._replace(entry_point=state.library)
         state.library.finalize()  # links the code of the kernels that this kernel calls
         state.targetctx.insert_user_function(state.library, result.fndesc, [state.library])
@@ -353,12 +353,12 @@ def type_of_dispatcher(dispatcher):
 def type_of_intrinsic(intrinsic):
     """Return Numba's type of an intrinsic that kernels call."""
     context = cpu_target.typing_context
-    context.refresh()  # the intrinsic may be newer than the last refresh
+    context.refresh()  # the intrinsic may be newer than the context's last refresh
     return context.resolve_value_type(intrinsic)
 
 
 def address_of(function, signature):
-    """Return the address of a signature's compiled code, valid as long as the function exists."""
+    """Return the address of a signature's compiled code; it is valid while the function exists."""
     function.compile(signature)
     compiled = function.overloads[signature]
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

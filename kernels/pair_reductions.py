@@ -25,8 +25,8 @@ OFFSET = 0.3719
 def count_score(score, margin, histogram, near):
     """Count a score in its bin of the histogram; if it is near an edge, count it in `near[0]`, too.
 
-    A score is near an edge if its distance from the edge of its bin is less than `margin` bin
-    widths.
+    A score is near an edge if it is less than `margin` bin widths away from the nearer edge of its
+    bin.
     """
     n_bins = histogram.shape[0]
     # Bins have the width 2 / (n_bins - 2).
@@ -60,8 +60,8 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
     widths. The numbers of pairs are added to `counts` (parts, strata, 2, bins) int64. The third
     index of `counts` is 1 for a pair of rows in the same cluster, and 0 for other pairs. The number
     of scores that rounding errors may have moved to a neighbouring bin is added to `near` (parts,
-    strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. If there are strata, the kernel
-    is fastest if neighbouring rows have similar levels.
+    strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. With strata, the kernel is
+    fastest if neighbouring rows have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -143,11 +143,10 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
 @borrowing_kernel
 def rank_excess(scores, self_row, neighbors):
-    """Return the sum, over the k rows in `neighbors`, of the excess of a row's rank over k.
+    """Return the sum of max(rank - k, 0) over the k rows in `neighbors`.
 
     Rows are ranked by descending score, and rows with equal scores by row number; self_row has no
-    rank. Rows with a rank of at most k add nothing to the sum. The metric "trustworthiness" is
-    computed from the sums that this function returns.
+    rank. The metric "trustworthiness" is computed from the sums that this function returns.
     """
     total, k = 0, neighbors.shape[0]
     for j in neighbors:

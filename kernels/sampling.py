@@ -87,7 +87,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
 
 @borrowing_kernel
 def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
-    """Fill `sample` for row i by an exponential race of the items that are not marked in is_taken.
+    """Fill `sample` for row i by an exponential race among the items not marked in is_taken.
 
     `racers`, `keys` and `order` have one entry per item and are overwritten.
     """

@@ -50,8 +50,8 @@ def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
     For each row of Y, the kernel tests whether one entry in the last panel of columns is finite. It
-    is enough to test one entry per row, because a non-finite value of X makes every entry of its
-    row of Y non-finite.
+    is enough to test one entry per row, because a non-finite value in row i of X makes every entry
+    of Y[i] non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
@@ -224,7 +224,7 @@ def gram_parts_plain(lo, hi, boundaries, X, Q, columns, accumulate, Z):
 
 @kernel
 def _part_and_columns(task, columns):
-    """Return the part of a task, and the first column and the number of columns of its group."""
+    """Return a task's part, and the first column and the number of columns of its column group."""
     groups = len(columns) - 1
     group = task % groups
     return task // groups, columns[group], columns[group + 1] - columns[group]

@@ -125,9 +125,9 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # `tiny` is the smallest positive number of float64. In float32, the smallest positive number of
-    # float64 rounds to 0, so the smallest normal number takes its place. Each positive scaled sum
-    # in float32 is an integer times a factor, and therefore larger than `tiny`.
+    # `tiny` is the smallest positive float64 number. This number rounds to 0 in float32, so `tiny`
+    # is then the smallest normal float32 number. Each positive scaled sum in float32 is an integer
+    # times a factor, and therefore larger than `tiny`.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny
@@ -184,9 +184,10 @@ def _keep_positive(
 def _append_nonpositive(
     is_cosine, norm, self_row, excluded, norms, minimum, k, sums, count, scores, columns, scratch
 ):
-    """Fill up the first `count` items with items of score 0, and then with items of negative score.
+    """Append items with score 0, and then items with negative scores, to the first `count` items.
 
-    Items are appended until there are k results. The function returns the number of results.
+    Items are appended until there are k results, or until no item that reaches `minimum` is left.
+    The function returns the number of results.
     """
     n_items = norms.shape[0]
     for j in range(n_items):

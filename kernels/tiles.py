@@ -12,8 +12,8 @@ from .jit import DISABLE_JIT, kernel
 # is disabled, callers of this module score every pair instead.
 AVAILABLE = not DISABLE_JIT
 # Rows with more columns than this are not packed as codes. A query code lies between -127 and 127,
-# and an item code plus 128 lies between 1 and 255. If there are at most this many columns, the sum
-# of their products fits in int32.
+# and an item code plus 128 lies between 1 and 255. With at most this many columns, the sum of the
+# products of two rows fits in int32.
 MAX_CODED_COLUMNS = 65_000
 
 

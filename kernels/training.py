@@ -30,8 +30,8 @@ TWO = np.float32(2)
 # If |s - x a|^2 is below this fraction of |s|^2, s - x a counts as zero. For a user with only one
 # item, s - x a is zero except for rounding errors.
 ROUNDING = np.float32(1e-10)
-# The logit of each item of the pool with which the user has interacted. An item with this logit has
-# no weight as a negative sample.
+# The logit of pool items with which the user has interacted. An item with this logit has no weight
+# as a negative sample.
 MASKED = np.float32(-np.inf)
 
 
@@ -277,7 +277,7 @@ def penalise_norm(penalty, x, gradient):
 def score_profile(
     s, items, values, weights, model, objective, largest, negatives_total, slopes, gradient
 ):
-    """Score all interactions of a user; return the loss and the factor of the user's negatives.
+    """Score all interactions of a user; return the loss and the argument `rate` of negative_loss.
 
     `s` is the vector of the user. Before an item is scored, the term of this item is subtracted
     from s. The kernel writes the gradient with respect to s to `gradient` (d,), and three numbers
@@ -360,7 +360,7 @@ def adagrad_step(rate, gradient, accumulator, row):
     """Subtract rate * gradient / sqrt(accumulator), a step of Adagrad, from a row.
 
     `accumulator` (1,) holds the sum of |gradient|^2 of the row over all steps; the function first
-    adds the present step to this sum.
+    adds the term of the present step to this sum.
     """
     squared = dot(gradient, gradient)
     if squared > 0:

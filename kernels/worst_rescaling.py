@@ -73,8 +73,8 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
     An edge is lost if at least k listed items are nearer to the row than the neighbour is. `unit`
     (p,) holds the coordinate of every unit row in the dimension. The values in `products` and
-    `squares` (see add_dimension) are those before `weight` is added. `inverse` (p,) and `scores`
-    (m,) are overwritten.
+    `squares` (see add_dimension) do not yet include `weight`. `inverse` (p,) and `scores` (m,) are
+    overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -107,7 +107,7 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 @kernel
 def climb(lo, hi, units, lists, search, weights, counts):
-    """Search for the weights under which the most edges are lost, in climbs lo to hi.
+    """Run climbs lo to hi, each of which searches for the weights that lose the most edges.
 
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). A round tries to flip
     one weight after another, and ends when no flip increases the number of lost edges. The next
@@ -146,8 +146,8 @@ def climb(lo, hi, units, lists, search, weights, counts):
                     scores,
                 )  # fmt: skip
                 n_failures = 0 if change_count > lost else n_failures + 1
-                # A flip is accepted even if it changes nothing about the number of lost edges, so
-                # that the search can cross plateaus.
+                # A flip is accepted even if it leaves the number of lost edges unchanged, so that
+                # the search can cross plateaus.
                 if change_count >= lost:
                     add_dimension(
                         units[j], rows, neighbors, list_lengths, change, products, squares

@@ -16,7 +16,7 @@ COLUMNS = 32
 # registers. A permission to use the tile registers changes the whole process, so the import of a
 # module must not ask for it.
 WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
-# The number of float64 numbers in one vector of the IR, which is a 512-bit register.
+# The number of float64 numbers in one vector of the IR; a vector has 512 bits.
 LANES = 8
 
 

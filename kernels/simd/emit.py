@@ -26,7 +26,7 @@ def pointer(context, builder, array_type, array, offset):
 def pointers(context, builder, signature, arguments, *places):
     """Return pointers to elements of array arguments of an intrinsic, one pointer for each place.
 
-    A place is a pair of the number of an argument and the offset of an element.
+    A place is a pair: the position of an argument, and the offset of an element in this argument.
     """
     return [pointer(context, builder, signature.args[i], arguments[i], at) for i, at in places]
 
@@ -52,18 +52,18 @@ def element_size(start):
 
 
 def load(builder, start, vector_type, offset=0):
-    """Emit code that loads a vector from the address `offset` elements after the pointer `start`.
+    """Emit code that loads the vector that begins `offset` elements after the pointer `start`.
 
-    The address need be aligned only to the size of an element of the vector.
+    The address of the vector need only be aligned to the size of one element.
     """
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())
     return builder.load(at, align=_BYTES_OF[vector_type.element])
 
 
 def store(builder, vector, start, offset=0):
-    """Emit code that stores a vector at the address `offset` elements after the pointer `start`.
+    """Emit code that stores a vector `offset` elements after the pointer `start`.
 
-    The address need be aligned only to the size of an element of the vector.
+    The address of the vector need only be aligned to the size of one element.
     """
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector.type.as_pointer())
     builder.store(vector, at, align=_BYTES_OF[vector.type.element])

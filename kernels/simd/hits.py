@@ -111,13 +111,15 @@ def list_tile_hits_by_projection(
     typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
     n_items, remainder_norms, hits,
 ):  # fmt: skip
-    """List hits like list_tile_hits, but compare scores of projected codes plus an upper bound.
+    """List hits like list_tile_hits, where `scores` holds the scores of projected codes.
 
-    The upper bound is the product of the norms of two remainders. The remainder of a row is the row
-    minus its projection. From position terms0 on, bound_terms holds the bound terms (4, 32) of the
-    full codes, which include the thresholds. From position projected_terms0 on, projected_terms
-    holds the bound terms (5, 32) of the projected codes. `remainder_norms` (32 panels,) float32
-    holds upper bounds of the norms of the remainders of the items.
+    Before a score is compared with the threshold, the product of the norms of two remainders is
+    added to the score. This product is an upper bound on the part of the score that the projection
+    omits. The remainder of a row is the row minus its projection. From position terms0 on,
+    bound_terms holds the bound terms (4, 32) of the full codes, which include the thresholds. From
+    position projected_terms0 on, projected_terms holds the bound terms (5, 32) of the projected
+    codes. `remainder_norms` (32 panels,) float32 holds upper bounds of the norms of the remainders
+    of the items.
     """
     signature = types.int64(
         scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel, n_items,
@@ -141,7 +143,7 @@ def list_panel_hits_by_projection(
     typingctx, isa, items, item0, words, codes, code0, correction, query, bound_terms,
     projected_terms, statistics, panel, n_items, remainder_norms, hits, hit0,
 ):  # fmt: skip
-    """Write the items of a panel that list_tile_hits_by_projection would list for one query.
+    """For one query, write those items of a panel that list_tile_hits_by_projection would list.
 
     The positions of the listed items in the panel are written to `hits`, from hit0 on. The
     intrinsic returns the number of listed items. For the arguments from `items` to `correction`,
@@ -173,11 +175,12 @@ def list_panel_hits_by_projection(
 
 @intrinsic
 def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
-    """Write which of the 32 scores from position score0 on are at least `minimum`.
+    """Among the 32 scores from position score0 on, list the scores that are at least `minimum`.
 
-    The positions in `scores` are written to `hits` (int32) in ascending order, from hit0 on. The
-    intrinsic returns the number of positions. `scores` is a flat array of int32; if it is float32,
-    nothing is written. `minimum` is float32. Scores from position score0 + n_items on are ignored.
+    The positions of these scores are written to `hits` (int32) in ascending order, from hit0 on.
+    The intrinsic returns the number of positions. `scores` is a flat array of int32 or float32;
+    float32 scores are not listed. `minimum` is float32. Scores from position score0 + n_items on
+    are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -229,7 +232,7 @@ class _ProjectionBound:
         self._remainder_norms = builder.gep(remainder_norms, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit the bounds and the norms of the remainders of the queries from `first` on."""
+        """For the queries from `first` on, emit the bounds and the norms of the remainders."""
         inverse_step, *statistics = _statistics(builder, self._statistics, kind)
 
         def read(start, row):
@@ -337,8 +340,8 @@ def _thresholds(builder, values, terms, panel):
 def _less_errors(builder, bound, query_terms, statistics):
     """Subtract from `bound` the largest error of the codes and the largest weighted offset.
 
-    `query_terms` holds the bound terms of the queries except for the first, which is the threshold.
-    `statistics` holds the statistics of a panel except for the first, which is the inverse step.
+    `query_terms` holds the bound terms of the queries without the threshold, and `statistics` holds
+    the statistics of a panel without the inverse step.
     """
     residual_norm, code_norm, weight = query_terms
     max_norm, max_residual, max_offset, min_offset = statistics

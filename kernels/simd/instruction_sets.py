@@ -11,7 +11,7 @@ from ..jit import intrinsic_of, types
 
 
 class InstructionSet:
-    """The properties of an instruction set on which the operations of this package depend.
+    """Properties of an instruction set; the operations of this package depend on them.
 
     Attributes
     ----------

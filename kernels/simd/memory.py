@@ -8,7 +8,7 @@ def emit_prefetch(builder, at, level=1):
     """Emit code that prefetches the cache line at `at` into the cache with the number `level`."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
     # Three arguments follow the address: 0 means reading, 4 - level selects the cache (3 is the
-    # first-level cache), and the last 1 means data instead of instructions.
+    # first-level cache), and 1 means that the address holds data, not instructions.
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 
@@ -40,11 +40,12 @@ def prefetch_row(typingctx, rows, start, size):
     """Prefetch the cache lines of rows[start : start + size], where `rows` is a flat array.
 
     The rows are prefetched into the second-level cache, because a few wide rows fill the
-    first-level cache. For 30,000 rows of 384 columns that are scored in the order of the items, a
-    pair takes 160 ns with prefetches into the first-level cache, and 100 ns with prefetches into
-    the second-level cache. For rows of 1,536 columns, a pair takes 680 ns with prefetches into the
-    first-level cache, and 440 ns with prefetches into the second-level cache. For rows of 128
-    columns, prefetches into the first level and into the second level are equally fast.
+    first-level cache. For 30,000 rows of 384 columns that are scored in the order of the items,
+    scoring a pair takes 160 ns with prefetches into the first-level cache, and 100 ns with
+    prefetches into the second-level cache. For rows of 1,536 columns, scoring a pair takes 680 ns
+    with prefetches into the first-level cache, and 440 ns with prefetches into the second-level
+    cache. For rows of 128 columns, prefetches into the first level and into the second level are
+    equally fast.
     """
 
     def codegen(context, builder, sig, a):
@@ -78,10 +79,9 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    The arrays that a kernel receives are read-only. A kernel may call another kernel with arrays
-    that it has received, and also with arrays that it has created. If a kernel makes the arrays
-    that it has created read-only, the called kernel need not be compiled a second time for
-    writeable arrays.
+    The arrays that a kernel receives are read-only. A kernel may pass both the arrays that it has
+    received and new arrays to another kernel. If read-only views of the new arrays are passed, the
+    other kernel need not be compiled a second time for writeable arrays.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -20,7 +20,7 @@ float32. Panels of projected codes are always laid out as in the table.
 
 # The number of items, or of queries, in a panel.
 PANEL = 32
-# The number of items in a group. The docstring contains a table of the words of a group.
+# The number of items in a group. The table above gives the order of the words of a group.
 GROUP = 8
 # The columns of the array ``statistics`` (panels, 5), which describes each panel of items:
 # - 1 over the quantisation step of the panel,

@@ -102,12 +102,13 @@ def measure_row(typingctx, x, out):
 
 @intrinsic
 def largest_group_sum(typingctx, isa, x):
-    """Sum the positive and the negative numbers of each group of x; return the largest magnitude.
+    """Sum up the numbers of each group of x, and return the largest magnitude of these sums.
 
-    `x` (16 m,) is float32. A group consists of those numbers of x whose products with another row
-    are added in int16. A word consists of 4 neighbouring numbers. Each run of int16_words
-    neighbouring words forms two groups: the first two numbers of each word, and the last two
-    numbers of each word. If int16_words is 0, the result is 0.
+    `x` (16 m,) is float32. In each group, the positive numbers and the negative numbers are summed
+    separately. A group consists of those numbers of x whose products with another row are added in
+    int16. A word consists of 4 neighbouring numbers. Each run of int16_words neighbouring words
+    forms two groups: the first two numbers of each word, and the last two numbers of each word. If
+    int16_words is 0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -117,8 +118,8 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # Each step adds pairs of lanes whose numbers differ by one entry of ``distances``. In the
-        # end, each lane holds the sum of its group.
+        # For each entry of ``distances``, the lanes that are this far apart are added. In the end,
+        # each lane holds the sum of its group.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):

@@ -21,7 +21,7 @@ from .memory import emit_prefetch
 
 # The possible numbers of columns of a panel, the widest first.
 WIDTHS = (64, 32, 16, 8, 4, 1)
-# The number of float32 numbers in one vector of the IR, which is a 512-bit register.
+# The number of float32 numbers in one vector of the IR; a vector has 512 bits.
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
@@ -31,7 +31,7 @@ CACHE_LINE = 64
 AHEAD = 16
 # If a kernel only reads a large dense matrix, it prefetches rows of at least this many bytes. The
 # CPU takes less time to read shorter rows than to prefetch them. If a kernel changes a large dense
-# matrix, it always prefetches the rows.
+# matrix, it prefetches rows of at least one cache line.
 _LONG_ROW_BYTES = 256
 
 
@@ -112,8 +112,8 @@ class _RowCode:
     def for_each_entry(self, carried, step, bound=None):
         """Emit the loop `carried = step(entry, index, carried)` over the non-zeros of the row.
 
-        `entry` is the number of the non-zero within the row, and `index` is the column of the
-        non-zero. The method returns the number of the non-zero at which the loop ends, and the
+        `entry` is the position of a non-zero among the non-zeros of the row, and `index` is the
+        column of this non-zero. The method returns the `entry` at which the loop ends, and the
         final values of `carried`. If a bound is given, the loop ends at the first index that is not
         below the bound.
         """
@@ -131,10 +131,9 @@ class _RowCode:
         """Emit the loop of ``for_each_entry``; the loop prefetches rows if is_ahead is true.
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
-        prefetches rows. In each step, a loop with prefetches processes one non-zero, and prefetches
-        the row of the panel for a later non-zero, at a distance of AHEAD non-zeros. The later
-        non-zero may belong to another row of the CSR matrix. The method returns the last carried
-        values.
+        prefetches rows. In each step, this loop processes one non-zero, and prefetches the row of
+        the panel for the non-zero AHEAD positions later, which may belong to another row of the CSR
+        matrix. The method returns the last carried values.
         """
         builder, outcomes = self._builder, []
 
@@ -193,7 +192,8 @@ class _RowCode:
     def scatter(self, vectors, panel, is_ahead):
         """Emit a loop that adds, for each non-zero, its value times `vectors` to a row of a panel.
 
-        If is_ahead is true, rows of the panel are prefetched.
+        If is_ahead is true and a row of the panel has at least CACHE_LINE bytes, rows of the panel
+        are prefetched.
         """
 
         def step(entry, index, _):
@@ -210,8 +210,9 @@ class _RowCode:
 def _for_each_panel(context, builder, signature, arguments, element, n_columns, carried, emit):
     """Emit `carried = emit(code, column, carried)` for each panel of a matrix.
 
-    The panels cover n_columns columns, and the widest panels of WIDTHS come first. `element` is the
-    type of the sums, `code` is a _RowCode, and `column` is the first column of a panel.
+    The panels cover n_columns columns; their widths are those in WIDTHS, the widest first.
+    `element` is the type of the sums, `code` is a _RowCode, and `column` is the first column of a
+    panel.
     """
     column = I64(0)
     for width in WIDTHS:

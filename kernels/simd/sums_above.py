@@ -17,7 +17,7 @@ GROUP = 16
 
 
 def _scores(builder, sums_at, factors_at, kind, offset):
-    """Emit a vector of scaled sums, from an offset on; the vector has the type `kind`."""
+    """Emit a vector of the type `kind` that holds the scaled sums from position `offset` on."""
     values = load(builder, sums_at, ir.VectorType(element_type(sums_at), kind.count), offset)
     if element_type(sums_at) == I32:
         values = builder.sitofp(values, kind)
@@ -33,8 +33,7 @@ def _kind(factors_at):
 def _largest_of_groups_plain(sums, factors, start, maxima, at):
     """Write the largest scaled sum of each of 16 groups (8 groups with float64) to `maxima[at:]`.
 
-    Group g contains 16 sums, which begin at sums[start + g]: every 16th sum, or every 8th sum with
-    float64.
+    Group g contains 16 sums: sums[start + g], and then every 16th sum (every 8th sum with float64).
     """
     lanes = 64 // factors.itemsize
     scores = sums[start : start + GROUP * lanes] * factors[start : start + GROUP * lanes]

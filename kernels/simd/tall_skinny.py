@@ -6,7 +6,7 @@ from .emit import I64, broadcast, load, loop, store
 # The number of columns of the basis B, or of rows of Z, in a tile.
 TILE = 8
 
-# The number of columns of Z in a tile, which fill one 512-bit register of float32.
+# The number of columns of Z in a tile: a 512-bit register holds 16 float32 numbers.
 LANES = 16
 
 

@@ -263,13 +263,13 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
     are `stride` elements apart. The panel begins at columns[column0]. For each of the `depth`
     elements of a row, the panel holds 32 numbers, one number per column. Up to 7 rows after the
     last row may be read as well, so these rows must exist in memory. `isa` is the instruction set
-    of the tiles that multiply int8 codes.
+    of the tiles.
     """
 
     def codegen(context, builder, sig, a):
         places = (1, a[2]), (5, a[6]), (8, I64(0))
         row_start, column_start, out = pointers(context, builder, sig, a, *places)
-        # If the tiles of isa do not read codes, this function uses instructions that every CPU has.
+        # If `isa` has no int8 codes, this function uses instructions that every CPU has.
         isa = instruction_sets.of(sig)
         shape = isa if isa.has_codes else instruction_sets.GENERIC
         _emit_float(builder, shape, row_start, a[3], column_start, a[7], out, n_items=a[4])
@@ -472,7 +472,7 @@ def emit_products(builder, isa, items, codes, words, correction):
 
 
 def _emit_steps(builder, isa, items, codes, words):
-    """Emit the sums of products of all items, for a panel of signed codes in the layout of AMX.
+    """Emit the sums of products of each item and a query, for signed codes in the layout of AMX.
 
     In the layout of AMX, a panel holds the first 16 words of each item, item by item, then the
     next 16 words of each item, and so on.
@@ -505,7 +505,7 @@ def _emit_steps(builder, isa, items, codes, words):
 
 
 def _emit_groups(builder, isa, items, codes, words):
-    """Emit the sums of products of all items, for a panel that is laid out by groups of items."""
+    """Emit the sums of products of each item and a query, for a panel laid out by item groups."""
     lanes = isa.int8_lanes
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -637,8 +637,8 @@ def _sum_of_each(builder, vectors):
     def sums_of_pairs(pairs, low, high):
         """Interleave each pair of vectors in two ways, and emit the sum of the two results.
 
-        `low` and `high` list the lanes of the first 128 bits of two interleavings: `low` for the
-        first interleaving, `high` for the second.
+        `low` lists the lanes that form the first 128 bits of the first interleaving, and `high`
+        lists the lanes that form the first 128 bits of the second interleaving.
         """
 
         def interleaved(pair, first_lanes):
@@ -676,7 +676,7 @@ def _prefetch_next_panel(builder, at, words):
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit `total` plus, lane by lane, the inner product of each pair of words in `pairs`.
+    """Emit the lane-by-lane sum of `total` and the inner products of the word pairs in `pairs`.
 
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
     signed codes. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose
@@ -684,7 +684,7 @@ def _add_products(builder, isa, total, pairs):
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
-        # LLVM accepts this name of the intrinsic, with i32 operands, before and after version 22.
+        # LLVM accepts this intrinsic with i32 operands both before version 22 and since version 22.
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))

@@ -59,7 +59,7 @@ def compiled(tree):
     ]
 
 
-# kernels without a test of their own: where the tests of their caller cover them
+# kernels without their own tests, and the tests of their callers that cover them
 TESTED_BY_CALLERS = {
     "average_precisions_at_r": "tests/metrics/test_labelled.py",
     "climb": "tests/auditing/test_worst_rescaling.py",
@@ -86,7 +86,7 @@ def test_every_rows_kernel_has_a_test():
         for tree in kernels().values()
         for function in compiled(tree)
         if [argument.arg for argument in function.args.args[:2]] == ["lo", "hi"]
-        # the twin of a kernel of vector instructions, which the generic tests run in its place
+        # NAME_plain gives the results of the kernel NAME without vector instructions
         and not function.name.startswith("_")
         and not function.name.endswith("_plain")
     }
@@ -189,7 +189,7 @@ def test_private_kernels_are_called_by_kernels_only():
         for function in compiled(tree)
         if function.name.startswith("_")
     }
-    # only files with a kernel or with such a name are parsed
+    # only files that contain a kernel or the name of a private kernel are parsed
     is_relevant = re.compile(rf"@({'|'.join(DECORATORS)})\b|\b({'|'.join(private)})\b").search
     users = [
         path.relative_to(ROOT).as_posix()
@@ -213,13 +213,13 @@ def test_private_kernels_are_called_by_kernels_only():
             for alias in node.names
             if (node.module or "").startswith("fastcos.kernels")
         }
-        # an attribute may be a method of the same name: then one of the two is renamed
+        # an attribute may be a method with the name of a kernel: in that case, rename one of them
         attributes = {node.attr for node in nodes(tree, ast.Attribute)}
         offenders[name] = own & called | private & (imported | attributes)
     assert not {name: found for name, found in offenders.items() if found}
 
 
-# what Numba and llvmlite do not document: kernels/numba_internals.py lists it, with its fall-backs
+# undocumented names of Numba and llvmlite: kernels/numba_internals.py lists them
 PRIVATE_MODULES = {
     "caching", "codegen", "compiler", "compiler_lock", "cpu", "dispatcher", "registry", "runtime",
     "serialize",
@@ -241,7 +241,7 @@ def test_private_names_of_numba_are_in_one_file():
             used = {f"numba.core.{module}" for module in PRIVATE_MODULES} & modules
             attributes = {node.attr for node in nodes(tree, ast.Attribute)} & PRIVATE_NAMES
             offenders[name] = used | attributes
-    # one function there asks for the elements of pointers
+    # the function element_type reads this attribute of pointers
     offenders["kernels/simd/emit.py"] -= {"pointee"}
     found = {name: names for name, names in offenders.items() if names}
     assert not found, "move it to kernels/numba_internals.py, with its reason and a fall-back"
@@ -265,7 +265,7 @@ def test_the_bounds_of_numba_are_those_that_are_tested():
 
 
 def test_kernels_that_python_calls_take_at_most_8_arguments():
-    """More would be mixed up: records name them (kernels/records.py)."""
+    """More arguments would be mixed up: kernels/records.py groups them in named tuples."""
     called = "".join(path.read_text("utf8") for path in (ROOT / "fastcos").rglob("*.py"))
     offenders = [
         f"{name}: {function.name} takes {len(function.args.args)}"
