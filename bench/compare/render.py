@@ -457,7 +457,7 @@ def readme_rows(documents):
     lines = [f'The table shows the times for the setting "{bar_label(document)}":', ""]
     lines += table(
         ("work", "fastcos", "fastest other exact library",
-         "fastcos, compared with that library (95 % interval)"),
+         "fastcos, compared with that library (95 % interval for a second run)"),
         rows,
     )  # fmt: skip
     lines += [machine_line(document), "", *losses(documents), ""]
