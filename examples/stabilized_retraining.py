@@ -1,10 +1,10 @@
-"""Measure how well fastcos.align matches two trainings of implicit's ALS and BPR.
+"""Measure how well fastcos.align matches two training runs of implicit's ALS and BPR.
 
     python examples/stabilized_retraining.py ratings.csv.zip online_retail_pairs.csv.gz
 
 For each table of interactions, the script trains each model twice, with different seeds, on the
-same 80 % of the interactions. The printed table shows how well vectors of the first training can be
-used together with vectors of the second training, before and after the alignment.
+same 80 % of the interactions. The printed table shows how well vectors of the first training run
+can be used together with vectors of the second run, before and after the alignment.
 
 The script requires implicit, and takes about a minute per table.
 """
@@ -82,8 +82,8 @@ def main() -> None:
     parser.add_argument("data", nargs="+", type=Path, help="tables of interactions")
     print(
         "| data, model | median cosine between the old and the new vector of an item | share of "
-        "items found by their old vector | recall@20 of old users among new items | recall@20 of "
-        "new users |"
+        "old vectors whose nearest new vector belongs to the same item | recall@20 with old user "
+        "vectors | recall@20 with new user vectors |"
     )
     print("|---|---|---|---|---|")
     for path in parser.parse_args().data:
