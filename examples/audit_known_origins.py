@@ -135,8 +135,9 @@ def main():
     parser.add_argument("--only", help="train only in this way, such as 'SGD, long'")
     given = parser.parse_args()
     print(
-        "| trained by | forms that the audit names | correct audits that were told about decay "
-        "| correct audits that were not told about decay |"
+        "| trained by | form that the audit names, and number of models "
+        "| correct audits if `weight_decay_on` was given "
+        '| correct audits if `weight_decay_on` was "unknown" |'
     )
     print("|---|---|---:|---:|")
     for label, epochs, recipe, has_decay in origins(given.data is not None):

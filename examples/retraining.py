@@ -44,7 +44,7 @@ SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
 # The text of a kind of decay in the table, where it differs from the text in the csv file.
-NAMES = {"per side, 1 to 9": "9 times as large for items as for users"}
+NAMES = {"per side, 1 to 9": "λ 9 times as large for items as for users"}
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 
 

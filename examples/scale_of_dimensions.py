@@ -358,8 +358,8 @@ def print_limits(forgetting_lines, study_lines):
               if line["forget"] and 2 * float(line["forget"]) <= float(line["epochs"])]  # fmt: skip
     if rested:
         print(
-            f"{len(rested)} trainings of the study ran for at least twice their time to forget; "
-            f"their condition to the predicted scale is at most {max(rested):.3f}."
+            f"{len(rested)} measurements came after at least twice the time to forget; "
+            f"the condition to the predicted scale is then at most {max(rested):.3f}."
         )
 
 
@@ -411,9 +411,10 @@ def study_table(found, data):
 def forgetting_table(lines):
     """Return the Markdown table of the times to forget, with means over three trainings."""
     head = ("data", "decay per observation", "epochs to forget, predicted",
-            "epochs to forget, measured", "rescaled start: condition to the predicted scale",
-            "rescaled start: condition to the balanced form",
-            "usual start: condition to the predicted scale")  # fmt: skip
+            "epochs to forget, measured",
+            "rescaled start: condition between model and predicted scale",
+            "rescaled start: condition between model and balanced form",
+            "usual start: condition between model and predicted scale")  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     for key in dict.fromkeys((line["data"], line["decay"]) for line in lines):
         own = [line for line in lines if (line["data"], line["decay"]) == key]
