@@ -1,4 +1,4 @@
-"""Check whether fastcos.audit recognises how a model was trained, for known trainings.
+"""Check whether fastcos.audit recognises how models were trained whose training is known.
 
     python examples/audit_known_origins.py --data DATA
 

@@ -1,4 +1,4 @@
-"""Measure how much two trainings of a deep model from different random seeds agree.
+"""Measure how much two training runs of a deep model with different seeds agree.
 
     python examples/deep_models.py --output deep_models.csv --page docs/explanation/deep_models.md
 

@@ -1,10 +1,10 @@
 """Train matrix factorisations with a chosen start, weight decay, batch size and number of epochs.
 
 The scripts scale_of_dimensions.py and audit_known_origins.py of this folder use these functions.
-The *start* of a training is its initial user and item vectors. The residual of an observation is
-its prediction minus its value, and its loss is half of the squared residual. In gradient descent,
-each observation adds λ times the vector to the gradient of its user and of its item, where λ is the
-weight decay. In alternating least squares, λ is applied once to each vector.
+The *start* of a training run consists of its initial user and item vectors. The residual of an
+observation is its prediction minus its value, and its loss is half of the squared residual. In
+gradient descent, each observation adds λ times the vector to the gradient of its user and of its
+item, where λ is the weight decay. In alternating least squares, λ is applied once to each vector.
 
 The step size is the learning rate per observation: the losses of a batch are summed, and not
 averaged. Batches of any size therefore make the same progress in an epoch.

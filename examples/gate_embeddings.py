@@ -2,7 +2,7 @@
 
     python examples/gate_embeddings.py old.npz new.npz --min-jaccard 0.6
 
-Each file contains the arrays ``users`` (n, k) and ``items`` (p, k) of one training. The script
+Each file contains the arrays ``users`` (n, k) and ``items`` (p, k) of one training run. The script
 prints three numbers: how much the predictions changed, whether the items span the same space (CCA
 similarity), and how similar the neighbours by cosine are (Jaccard@10). If only the neighbours
 changed, the new version is a rescaled copy of the old model. The script therefore also compares the
@@ -20,7 +20,7 @@ import fastcos
 
 
 class Version(NamedTuple):
-    """The embeddings of one training."""
+    """The embeddings of one training run."""
 
     users: np.ndarray
     items: np.ndarray

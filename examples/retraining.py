@@ -3,12 +3,11 @@
     python examples/retraining.py --data DATA --output docs/retraining.csv --page PAGE
 
 A rescaling changes the cosines of a model, but not its predictions. This script measures how much
-two trainings of one model differ by such a rescaling. Each model is trained twenty times on the
-same data, from different seeds. The trainings form ten pairs, which have no training in common, so
-the intervals are computed over pairs. In half of the pairs, one training has 10 % more weight decay
-than the other. The cosine softmax has no weight decay: in half of its pairs, the temperature of one
-training is 10 % higher. For the other models without decay, the settings of all trainings are the
-same.
+two training runs of one model differ by such a rescaling. Each model is trained twenty times on the
+same data, from different seeds. The twenty runs form ten pairs, and each run belongs to only one
+pair, so the intervals are computed over pairs. In half of the pairs, one run has 10 % more weight
+decay than the other. The cosine softmax has no weight decay: in half of its pairs, the temperature
+of one run is 10 % higher. For the other models without decay, all runs have the same settings.
 
 DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
 the simulation is used. Items with fewer than ten users are left out. BPR requires the package
@@ -16,13 +15,13 @@ implicit.
 
 For each pair, the script measures:
 
-- kappa: the condition of Theorem 3 between the items of the two trainings, which is the square root
-  of exp(Hilbert's distance) of their Gram matrices after an orthogonal Procrustes alignment; it is
-  1 if one training is a rotation of the other;
+- kappa: the condition of Theorem 3 between the items of the two runs, which is the square root of
+  exp(Hilbert's distance) of their Gram matrices after an orthogonal Procrustes alignment; it is 1
+  if the items of one run are a rotation of the items of the other run;
 - given, mapped, query_metric: the share of the ten nearest neighbours that is the same in both
-  trainings, for the trained items, after the best linear map from one training to the other, and by
-  the query metric of each training. The parametrisation explains the increase from "given" to
-  "mapped"; the noise of training explains the remaining difference.
+  runs, for the trained items, after the best linear map from one run to the other, and by the query
+  metric of each run. The parametrisation explains the increase from "given" to "mapped"; the noise
+  of training explains the remaining difference.
 """
 
 import argparse
@@ -183,7 +182,7 @@ def models(X):
 
 
 def kappa(one, other):
-    """Return the condition between the items of two trainings after a Procrustes alignment."""
+    """Return the condition between the items of two training runs after a Procrustes alignment."""
     one, other = one.astype(float), other.astype(float)
     turn, _ = scipy.linalg.orthogonal_procrustes(one, other)
     left, right = (rows.T @ rows for rows in (one @ turn, other))
@@ -243,7 +242,7 @@ def fill(path, folder, runs, seconds, only=None):
                 for pair in range(runs // 2):
                     if (data, name, decay, pair) in done:
                         continue
-                    # In every second pair, the second training has 10 % more decay.
+                    # In every second pair, the second run has 10 % more decay.
                     factors = 1.0, 1.1 if pair % 2 else 1.0
                     (P, Q), (P2, Q2) = (train(2 * pair + run, factors[run]) for run in range(2))
                     diff = diff_models(Q2, Q, users=P2, old_users=P)

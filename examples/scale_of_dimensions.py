@@ -5,15 +5,15 @@
 The script trains matrix factorisations from ten seeds. For each seed, it trains a second time from
 a start (the initial embeddings) whose dimensions are rescaled by a D of condition 4. It writes the
 tables and the figure of docs/explanation/scale_of_dimensions.md and, with --output, the means as a
-csv file. It also prints how much the times and the final scales of single trainings differ from
+csv file. It also prints how much the times and the final scales of single training runs differ from
 their predictions. DATA is a folder that contains the folders ml-latest-small and online-retail. The
-folder CACHE contains one line per finished training, so a stopped run can be resumed. The script
-takes about half an hour on one core.
+folder CACHE contains one line per finished training run, so a stopped script can be resumed. The
+script takes about half an hour on one core.
 
-To compute the condition between two trainings, the script compares the maps from the canonical form
-of each training to its items; differences between the predictions therefore have no influence. The
-overlap is the share of the ten nearest neighbours that is the same in both trainings. If the
-overlap of the canonical forms (fastcos.canonicalize) is also low, D is not the reason.
+To compute the condition between two training runs, the script compares the maps from the canonical
+form of each run to its items; differences between the predictions therefore have no influence. The
+overlap is the share of the ten nearest neighbours that is the same in both runs. If the overlap of
+the canonical forms (fastcos.canonicalize) is also low, D is not the reason.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def regimes(name):
     yield label, by_adam, adam(0.01, 0.1, decay)
 
 
-# ----- comparison of two trainings
+# ----- comparison of two training runs
 
 
 def canonical(P, Q):
@@ -108,9 +108,9 @@ def canonical(P, Q):
 
 
 def condition_between(one, other):
-    """Return the condition between the scales of two trainings.
+    """Return the condition between the scales of two training runs.
 
-    For each training, G maps the items of its canonical form to its items; the cosines depend on G
+    For each run, G maps the items of its canonical form to its items; the cosines depend on G
     only through GG'. The canonical forms are rotated onto each other before the two maps are
     compared, so differences between the predictions have no influence.
     """
@@ -198,7 +198,7 @@ def forgetting_cases(folder):
 def forgetting(data, decay, step, seed):
     """Measure how many epochs SGD takes to forget a rescaling D of condition 4, and where it ends.
 
-    The training starts from the scale at which SGD ends, multiplied by D.
+    The run starts from the scale at which SGD ends, multiplied by D.
     """
     recipe = {"by": "sgd", "start": 0.3, "step": step, "batch": 1, "decays": (decay, decay)}
 
@@ -318,7 +318,7 @@ MEANS = {
 
 
 def means(lines):
-    """Return {column: (mean, low, high)} over all trainings, by (data, regime, epochs)."""
+    """Return {column: (mean, low, high)} over all training runs, by (data, regime, epochs)."""
     groups = {}
     for line in lines:
         groups.setdefault((line["data"], line["regime"], int(line["epochs"])), []).append(line)
@@ -334,7 +334,7 @@ def means(lines):
 
 
 def print_limits(forgetting_lines, study_lines):
-    """Print how much the times and the final scales of single trainings differ from predictions."""
+    """Print how much the times and final scales of single training runs differ from predictions."""
     ratios = [
         float(line["measured_epochs"]) / float(line["predicted_epochs"])
         for line in forgetting_lines
@@ -342,7 +342,7 @@ def print_limits(forgetting_lines, study_lines):
     factors = np.exp(np.abs(np.log(ratios)))
     print(
         "The time to forget is within a factor of 1.5 of the prediction in "
-        f"{np.sum(factors < 1.5)} of {len(factors)} trainings, and within a factor of "
+        f"{np.sum(factors < 1.5)} of {len(factors)} training runs, and within a factor of "
         f"{factors.max():.2f} in all of them."
     )
     usual = sorted((float(line["usual_start_to_predicted"]), *map(line.get, FORGETTING[:3]))
@@ -351,7 +351,7 @@ def print_limits(forgetting_lines, study_lines):
     print(
         "After four times the time to forget, the condition to the predicted scale is at most "
         f"{max(rescaled):.3f}. From usual starts, it is at most 1.1 after twice that time in "
-        f"{sum(condition <= 1.1 for condition, *_ in usual)} of {len(usual)} trainings; the "
+        f"{sum(condition <= 1.1 for condition, *_ in usual)} of {len(usual)} training runs; the "
         f"largest (condition, data, decay, seed) is {usual[-1]}."
     )
     rested = [float(line["predicted"]) for line in study_lines
@@ -409,7 +409,7 @@ def study_table(found, data):
 
 
 def forgetting_table(lines):
-    """Return the Markdown table of the times to forget, with means over three trainings."""
+    """Return the Markdown table of the times to forget, with means over three training runs."""
     head = ("data", "decay per observation", "epochs to forget, predicted",
             "epochs to forget, measured",
             "rescaled start: condition between model and predicted scale",
@@ -517,7 +517,7 @@ def draw_ends(ax, lines):
 
 
 def draw_cases(ax, lines, x, y):
-    """Draw a marker for each training, in the style of its data set."""
+    """Draw a marker for each training run, in the style of its data set."""
     for case in dict.fromkeys(line["data"] for line in lines):
         marker, colour = STYLES[case]
         cases = [line for line in lines if line["data"] == case]
@@ -553,14 +553,14 @@ def replace_table(page, name, text):
 
 
 def main():
-    """Run the trainings that the cache does not contain, and write the tables and the figure."""
+    """Train the models that the cache does not contain, and write the tables and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder that contains the data sets")
     parser.add_argument(
-        "--cache", type=Path, required=True, help="folder for the lines of finished trainings"
+        "--cache", type=Path, required=True, help="folder for the lines of finished training runs"
     )
     parser.add_argument(
-        "--seconds", type=float, default=np.inf, help="start no training after this"
+        "--seconds", type=float, default=np.inf, help="start no training run after this"
     )
     parser.add_argument("--only", help="train only on this data set")
     parser.add_argument("--output", type=Path, help="csv file for the means")

@@ -26,8 +26,8 @@ from fastcos.metrics import pair_auc
 
 N_USERS, N_ITEMS, SEEDS = 1000, 200, 10
 RANKS, TEMPERATURES = (6, 10, 50), (0.07, 0.1, 0.15, 0.25, 1.0)
-# For short and for long trainings: the largest number of passes, and the number of passes without a
-# lower held-out loss after which training stops.
+# For short and for long training runs: the largest number of passes, and the number of passes
+# without a lower held-out loss after which training stops.
 SHORT, LONG = (20, 3), (400, 15)
 SHARED = {
     "CosineMF": {"n_negatives": 300},
@@ -133,7 +133,7 @@ def by_word2vec(X, rank, n_negatives, short, seed):
 
 
 def runs():
-    """Yield (model, rank, temperature, passes, train) of each training.
+    """Yield (model, rank, temperature, passes, train) of each training run.
 
     train(X, seed) returns the items, the held-out loss and the last pass.
     """
@@ -184,7 +184,7 @@ def read(path):
 
 
 def fill(path, n_seeds, seconds, only=None):
-    """Compute the trainings that the csv file does not contain, and append their lines."""
+    """Compute the training runs that the csv file does not contain, and append their lines."""
     started, found = time.monotonic(), read(path)
     new = not path.exists()
     with path.open("a", newline="") as file:
@@ -307,14 +307,14 @@ def figure(found, path):
 
 
 def main():
-    """Compute the trainings that are missing, and write the tables and the figure."""
+    """Compute the training runs that are missing, and write the tables and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("temperature.csv"))
     parser.add_argument("--page", type=Path, help="Markdown file whose tables are replaced")
     parser.add_argument("--figure", type=Path, help="PNG file")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument(
-        "--seconds", type=float, default=np.inf, help="start no training after this"
+        "--seconds", type=float, default=np.inf, help="start no training run after this"
     )
     parser.add_argument("--only", help="train only models whose names start with this text")
     given = parser.parse_args()

@@ -302,9 +302,9 @@ def main():
     run(given)
     found = read(given.output)
     made = (
-        f"The data contain {given.users:,} users and {given.items:,} items, with up to "
-        f"{len(found[PLAIN])} seeds per row. We measured the table on "
-        f"{time.strftime('%Y-%m-%d', time.gmtime())} on {machine()}."
+        f"Each data set contains {given.users:,} users and {given.items:,} items. A row of the "
+        f"table summarises up to {len(found[PLAIN])} data sets. We computed the rows of the table "
+        f"on {time.strftime('%Y-%m-%d', time.gmtime())} on {machine()}."
     )
     if given.page is None:
         print(table(found), made, sep="\n\n")

@@ -74,7 +74,7 @@ def caught_slowdown(logs, tolerance):
 
 
 def upper_bound(alarms, total, confidence=0.95):
-    """Return the Clopper-Pearson upper confidence bound of the rate of false alarms."""
+    """Return the Clopper-Pearson upper confidence bound on the rate of false alarms."""
     from scipy import stats
 
     return 1.0 if alarms >= total else float(stats.beta.ppf(confidence, alarms + 1, total - alarms))
