@@ -250,9 +250,9 @@ INTRODUCTION = """\
 This page compares the speed of fastcos with the speed of other libraries, on every machine that was
 measured. A ratio of 2 means that fastcos is twice as fast as the other library. The brackets after
 each ratio contain a 95 % interval. If the measurement is repeated on a machine whose speed has not
-changed, the ratio should lie in the interval in 95 % of the cases ([how often a second run
-confirmed it](../compare/README.md#how-well-a-run-can-be-repeated)). A ratio in bold means that
-fastcos is slower. If the interval contains 1, the result of the task is *undecided*, because the
+changed, the new ratio should lie in this interval in 95 % of the cases ([how often it
+did](../compare/README.md#how-well-a-run-can-be-repeated)). A ratio in bold means that fastcos is
+slower. If the interval contains 1, the result of the task is *undecided*, because the
 measurements do not show which library is faster. If other programs used the machine during the
 measurement, there is *no verdict* on the task. Each library runs in several processes, and its time
 is the geometric mean of the median times of these processes. In the tables of tasks, no time is
@@ -398,8 +398,8 @@ results</title> <style> body {{ font: 15px system-ui, sans-serif; margin: 2em; }
 border-collapse: collapse; }} td, th {{ padding: .3em .7em; text-align: left; }} tr:nth-child(even)
 {{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>A ratio of 2
 means that fastcos is twice as fast as the other library. The brackets after each ratio contain a 95
-% interval: if the measurement is repeated on a machine whose speed has not changed, the ratio
-should lie in the interval in 95 % of the cases. In the rows in bold, fastcos is slower.</p>
+% interval: if the measurement is repeated on a machine whose speed has not changed, the new ratio
+should lie in this interval in 95 % of the cases. In the rows in bold, fastcos is slower.</p>
 <p>Show: {filters}</p>
 <table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table> <script> const filters =
 [...document.querySelectorAll("select")]; const show = () => document.querySelectorAll("tbody

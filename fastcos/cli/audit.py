@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings; file of interactions if ITEMS is a folder written by "
-        "`fastcos fit`"
+        "file of user or query embeddings; if ITEMS is a folder written by `fastcos fit`, file of "
+        "interactions"
     )
     add("--users", metavar="FILE", help=help_)
     help_ = "number of nearest neighbours per item (default 10)"
@@ -304,20 +304,18 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         is_known = report.trained_on != "unknown"
         loss = options.option_words(args, "trained_on") if is_known else []
         audit_with_users = [*audit, *loss, "--users", "users.npy"]
-        reason = (
-            "adds to the report the query metric, which is a similarity that no rescaling changes"
-        )
+        reason = "adds the query metric to the report; no rescaling changes this similarity measure"
         return [*commands, (audit_with_users, reason)]
     row = metrics["query_metric"]
     reason = (
-        "writes embeddings whose cosines are the same under every rescaling; "
-        f"{row.neighbors_kept:.0%} of the nearest neighbours in the audited embeddings are also "
-        "nearest neighbours in these embeddings"
+        "writes embeddings whose cosines are the same under every rescaling; the written "
+        f"embeddings keep {row.neighbors_kept:.0%} of the nearest neighbours in the audited "
+        "embeddings"
     )
     if row.auc is not None and report.given.auc is not None:
         reason += (
-            f"; their cosines recover the labels with an AUC of {row.auc:.2f}, and the audited "
-            f"cosines with an AUC of {report.given.auc:.2f}"
+            f"; the AUC of the labels is {row.auc:.2f} for the written embeddings, and "
+            f"{report.given.auc:.2f} for the audited embeddings"
         )
     export = ["fastcos", "index", "export", args.items, *columns, *users, "--out", "served"]
     neighbors = ["fastcos", "neighbors", "served", *k]

@@ -62,10 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "C times the smallest"
     )
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = (
-        "number of rows to sample from the queries and from the items (default "
-        f"{SAMPLE:,}; 0 for all)"
-    )
+    help_ = f"number of items, and number of queries, to sample (default {SAMPLE:,}; 0 for all)"
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
     help_ = (
         "table of labelled pairs: two columns of item ids, and a third column with 1 if the two "
@@ -172,8 +169,8 @@ def _labelled(
         invalid = table.ratings[~is_valid][0]
         raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {invalid:g}")
     say(
-        f"read {len(table.pairs):,} labelled pairs, and left out {table.n_unknown:,} pairs because "
-        "at least one of their items has no vector"
+        f"read {len(table.pairs):,} labelled pairs, and left out {table.n_unknown:,} pairs in "
+        "which at least one item has no vector"
     )
     scores = score_pairs(items, table.pairs, measure=measure)
     return calibrate_pairs(scores, table.ratings, method=args.method)

@@ -52,8 +52,8 @@ sort the measures and open the details of each one; measures.csv, .png and .svg;
 
 For vectors (a file, or the items of a folder written by `fastcos fit`), the command evaluates how
 well the scores of every measure recover the labels of --labels, or how strongly these scores
-correlate with the ratings of --pairs. The command writes comparison.json, and an html, csv, png and
-svg file for the labels and for each file of --pairs.
+correlate with the ratings of --pairs. The command writes comparison.json. For the labels, and for
+each file of --pairs, it also writes a page (.html), a table (.csv) and a figure (.png and .svg).
 
 You can pass a model that you have trained: a file with embeddings of items and users, such as a
 model saved by implicit (--model FILE). With --model, the command evaluates how well the twelve
@@ -95,8 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_labels(parser)
     add = parser.add_argument
     help_ = (
-        "if INTERACTIONS is a file of vectors: tables with two item ids and a rating per line, "
-        "such as WS-353; the measures whose scores agree best with the ratings are ranked first"
+        "tables with two item ids and a rating per line, such as WS-353 (only if INTERACTIONS is "
+        "a file of vectors); the measures whose scores agree best with the ratings are ranked first"
     )
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
@@ -371,7 +371,7 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
         item_pairs, name = io.read_pairs(path, ids), Path(path).stem
         say(
             f"read {len(item_pairs.pairs):,} pairs of {path}, and left out "
-            f"{item_pairs.n_unknown:,} pairs because at least one of their items has no vector"
+            f"{item_pairs.n_unknown:,} pairs in which at least one item has no vector"
         )
         counts[name] = {
             "file": path,

@@ -31,7 +31,7 @@ N_SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
+    """Add the arguments of the subcommand."""
     parser.add_argument("source", metavar="SOURCE", help="file of vectors, or folder of an index")
     threshold = parser.add_mutually_exclusive_group(required=True)
     threshold.add_argument(

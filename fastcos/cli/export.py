@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings; file of interactions if ITEMS is a folder written by "
-        "`fastcos fit`"
+        "file of user or query embeddings; if ITEMS is a folder written by `fastcos fit`, file of "
+        "interactions"
     )
     add("--users", metavar="FILE", help=help_)
     help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"

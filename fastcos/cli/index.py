@@ -18,9 +18,10 @@ from fastcos.validation.ids import are_strings
 
 DESCRIPTION = """\
 Build, change and search an exact index in a directory. In Python, SimilarityIndex.open opens the
-index. The verbs add and remove write only the change, and the change takes effect completely or not
-at all. A running service reads the change by calling SimilarityIndex.refresh. The verb export
-writes embeddings for other vector indexes, and the verb duplicates finds near-duplicates."""
+index. `fastcos index add` and `fastcos index remove` write only the change, and the change takes
+effect completely or not at all. A running service reads the change by calling
+SimilarityIndex.refresh. `fastcos index export` writes embeddings for other vector indexes, and
+`fastcos index duplicates` finds near-duplicates."""
 EPILOG = f"""\
 examples:
   fastcos index build served shop
@@ -32,7 +33,7 @@ examples:
   fastcos index explain shop --queries 1000
   fastcos index duplicates chunks.parquet --fpr 1e-6 --text text
   fastcos index export films --out served
-For the options of a verb, such as --json, run fastcos index VERB --help.
+For the options of a subcommand, such as --json, run fastcos index SUBCOMMAND --help.
 
 input: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
@@ -42,8 +43,10 @@ _INDEX_HELP = "directory of an index that `fastcos index build` wrote"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of all verbs."""
-    verbs = parser.add_subparsers(title="verbs", dest="verb", required=True, metavar="VERB")
+    """Add the arguments of all subcommands."""
+    verbs = parser.add_subparsers(
+        title="subcommands", dest="verb", required=True, metavar="SUBCOMMAND"
+    )
     for name, (summary, add, run_verb) in _VERBS.items():
         verb = verbs.add_parser(
             name,
@@ -56,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     return int(args.run_verb(args))
 
 
@@ -235,7 +238,7 @@ def _explain(args: argparse.Namespace) -> int:
     return 0
 
 
-# The summary of each verb, the function that adds its arguments, and the function that runs it.
+# For each subcommand: its summary, the function that adds its arguments, and the one that runs it.
 _VERBS = {
     "build": ("build a new index of vectors with ids", _add_build, _build),
     "add": ("add items, and replace items with the same ids", _add_add, _add),

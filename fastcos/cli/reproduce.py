@@ -49,16 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"number of {flag} (default {default})",
         )  # fmt: skip
     help_ = (
-        "named set of values for the details of the simulation that the paper does not specify "
+        "named set of values for the simulation settings that the paper does not specify "
         "(default zipf_bounded; fastcos.models.presets() in Python returns all names)"
     )
     group.add_argument("--preset", metavar="NAME", help=help_)
     options.add_model(parser, "half the number of users; 10,000 for 20,000 users, as in the paper")
     options.add_rescalings(parser)
     help_ = (
-        "draw one panel of figure1 for each named rescaling D; an additional panel shows the "
-        "rescaling under which the cosine recovers the clusters worst, among all D = S^a Σ^b on a "
-        "grid of exponents a and b"
+        "draw one panel of figure1 for each named rescaling D, and one more panel for the "
+        "rescaling D = S^a Σ^b under which the cosine recovers the clusters worst (a and b are "
+        "exponents from a grid)"
     )
     parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(

@@ -231,7 +231,7 @@ def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):
         *("--out", tmp_path / "c"),
     )
     assert status == 0, err
-    assert "left out 1 pairs because at least one of their items has no vector" in err
+    assert "left out 1 pairs in which at least one item has no vector" in err
     document = json.loads(out)
     assert set(document["leaderboards"]) == {"labels", "people"}
     best = document["leaderboards"]["people"]["rows"][0]

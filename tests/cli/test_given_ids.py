@@ -192,7 +192,7 @@ def test_recommend_names_the_option_for_users(capsys):
 
 
 def parsers():
-    """The parser of every command and verb, by its words."""
+    """The parser of every command and subcommand, by its words."""
     results = {}
 
     def walk(parser, words):

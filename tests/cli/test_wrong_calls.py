@@ -124,7 +124,7 @@ index export items.npy --users huge.npy              | --users must have entries
 index export huge.npy --users items.npy              | the exported items must fit in float32
 index export seen.csv --users items.npy              | seen.csv must have a row per vector, got a
 index export items.npy --users items.npy --out items.npy   | --out must be a directory
-index                                                | arguments are required: VERB
+index                                                | arguments are required: SUBCOMMAND
 index buld items.npy ix                              | 'buld' (did you mean 'build'?)
 index build items.npy kept                           | DIR must be a new directory
 index build seen.csv ix                              | seen.csv must have a row per vector, got a
