@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "C times the smallest"
     )
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = f"number of items, and number of queries, to sample (default {SAMPLE:,}; 0 for all)"
+    help_ = f"number N; the command samples N items and N queries (default {SAMPLE:,}; 0 for all)"
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
     help_ = (
         "table of labelled pairs: two columns of item ids, and a third column with 1 if the two "

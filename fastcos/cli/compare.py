@@ -111,13 +111,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--user-ids", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
     help_ = (
-        "measures to compare with the cosine, or all (default for interactions: twelve measures "
-        "that rank items differently; fastcos.list_measures() in Python returns all names); "
+        "measures to compare with the cosine, or the word all (default for interactions: twelve "
+        "measures of which no two rank items in the same way; fastcos.list_measures() in Python "
+        "returns all names); "
         f"{options.MEASURE_SYNTAX}"
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "names of preprocessing steps, or all; for each name, one model is fitted to the "
+        "names of preprocessing steps, or the word all; for each name, one model is fitted to the "
         "preprocessed interactions, and is compared with the model of the original interactions "
         "(default none; help(fastcos.compare) in Python describes all names)"
     )

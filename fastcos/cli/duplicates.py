@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_measure(parser)
     options.add_vectors(parser)
     lists.add_names(parser)
-    help_ = "table of pairs to write, .csv or .parquet (default duplicates.csv)"
+    help_ = "output file for the table of pairs, .csv or .parquet (default duplicates.csv)"
     parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
     help_ = (
         "text file to write, with one id per line; the file contains the ids of the items that "

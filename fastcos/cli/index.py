@@ -254,8 +254,8 @@ _DESCRIPTIONS = {
     "`fastcos neighbors`.",
     "explain": "Show how a search of an index would run, without running it. The output states "
     "which method is used and why other methods are not used, how the work is divided among the "
-    "threads, how many bytes are read, how much memory is needed, and about how long the search "
-    "takes.",
+    "threads, how many bytes are read, how much memory is needed, and the approximate time of the "
+    "search.",
     "duplicates": duplicates.DESCRIPTION,
     "export": export.DESCRIPTION,
 }
