@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A descriptor that raises an error when it is read, and names the attribute to use instead."""
+    """A descriptor that raises an error when it is read; the error suggests another attribute."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement
@@ -21,7 +21,7 @@ class _MissingAttribute:
 
 
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a class decorator; access to any attribute in ``replacements`` then raises an error.
+    """Return a class decorator that makes the attributes in ``replacements`` raise an error.
 
     ``replacements`` maps the name of each missing attribute to the attribute that the error message
     suggests. The error is an AttributeError, so ``hasattr`` returns False for these names, on the

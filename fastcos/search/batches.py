@@ -24,7 +24,7 @@ def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
 
 
 class BlockSizes(NamedTuple):
-    """How many queries and items are read at once, and the bytes that searching them may take."""
+    """How many queries and items are read at once, and how many bytes a search of them may take."""
 
     queries: int
     items: int
@@ -36,8 +36,9 @@ def plan_blocks(
 ) -> BlockSizes:
     """Return the block sizes of a search that must read the items in blocks.
 
-    ``query_bytes`` is the number of bytes that a query and its encoded copy take, and
-    ``item_bytes`` is this number for an item. ``memory`` is the working memory in bytes.
+    ``query_bytes`` is the number of bytes that a query and its encoded copy take; ``item_bytes`` is
+    the number of bytes that an item and its encoded copy take. ``memory`` is the working memory in
+    bytes.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k
@@ -61,7 +62,7 @@ def low_precision_memory(n_columns: int, n_bytes: int) -> float:
 
 
 def packs_low_precision(n_rows: int, n_columns: int, isa: str, memory: float) -> bool:
-    """Return whether low-precision rows are packed all at once, not read block by block."""
+    """Return whether low-precision rows are packed all at once instead of block by block."""
     costs, layout = cost_model.COSTS, tile_layout(isa, n_columns)
     size = n_rows * (4 * layout.words + costs.read_bytes_per_row)
     is_large = 4 * n_rows * n_columns > costs.low_precision_memory

@@ -146,7 +146,7 @@ def score_pairs_by_measure(
     measure: UpperBounded, precomputed: Any, Q: validation.Rows, starts: Integers,
     row_numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Return the raw score of each query with each row in its list, from a method of the measure.
+    """Let the measure compute the raw score of each query with each row in its list.
 
     This function is for measures whose scores are not inner products: no kernel computes these
     scores, so a method of the measure is called. The list of query i is

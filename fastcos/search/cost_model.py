@@ -24,8 +24,9 @@ class CostModel:
     only select candidates: rows that may be among the best, which are then scored exactly in
     float64.
 
-    Methods are compared by thresholds. Most thresholds are numbers (of rows, queries, multiply-adds
-    or bytes) or ratios, which are valid for many CPUs. Only a few are in seconds.
+    The planner chooses a method by thresholds. Most thresholds are numbers (of rows, queries,
+    multiply-adds or bytes) or ratios, which are valid for many CPUs. Only a few thresholds are in
+    seconds.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -53,8 +54,8 @@ class CostModel:
     # by tiles. For rows of 384 float32 columns, the number is 7 if the scored row is in a cache,
     # and 16 if it must be read from memory.
     tile_rows_per_score: int = 16
-    # If a search allows only some of the rows, reading all rows takes as long as comparing them
-    # with this many queries.
+    # For searches that allow only some of the rows: reading the codes of all rows takes as long as
+    # comparing all rows with this many queries.
     queries_per_filtered_sweep: int = 4
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
@@ -132,12 +133,12 @@ class CostModel:
     # A self-join can multiply each pair of rows once instead of twice (``plan._plan_self_join``).
     # With fewer columns than min_columns_of_join, multiplying takes too small a part of the time.
     # The thresholds of the rows are then estimated from a sample of panels, which costs time, too.
-    # If more than one of every min_sample_stride_of_join panels were in the sample, sampling would
-    # take more time than the join saves.
+    # If the sample contained more than one in min_sample_stride_of_join panels, sampling would take
+    # more time than the join saves.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
-    # A join keeps more candidates per neighbour than other searches. It saves time only if the
-    # products of a row with all rows would take at least this many seconds for each neighbour.
+    # For a large k, scoring the candidates in float64 takes most of the time. A join therefore
+    # saves time only if multiplying one row by all rows takes at least k times this many seconds.
     min_seconds_per_joined_neighbor: float = 5e-7
     # The join compares blocks of about panels_of_joined_block panels. Every block has at least
     # min_panels_of_joined_block panels, because starting the threads for every round takes time.
@@ -145,8 +146,8 @@ class CostModel:
     min_panels_of_joined_block: int = 16
     # During the join, the buffer of a row has space for this many candidates per neighbour.
     candidates_per_joined_neighbor: int = 8
-    # The number of pairs that one task scores in a search that scores every pair, for rows with at
-    # most 64 columns. A task of this size takes about 2 ms.
+    # If a search scores every pair, and the rows have fewer than 64 columns, one task scores this
+    # many pairs. A task of this size takes about 2 ms.
     pairs_per_task: int = 100_000
     # If a search that scores every pair has few queries, the rows are divided into at most this
     # many tasks.
@@ -159,11 +160,10 @@ class CostModel:
     max_unchecked_bytes: int = 1 << 22
 
     # --- Candidates and the first threshold ------------------------------------------------------
-    # The buffer of a query has room for candidates_per_neighbor * k + candidates_besides
-    # candidates. This capacity is rounded up to a power of two, and it is at least min_capacity.
-    # Buffers of this size are rarely full before the end of the search. If the working memory is
-    # too small for buffers of this size, candidates_per_neighbor is replaced by
-    # min_candidates_per_neighbor.
+    # The buffer of a query holds candidates. Its capacity is the lowest power of two that exceeds
+    # candidates_per_neighbor * k + candidates_besides, but at least min_capacity. Buffers of this
+    # size are rarely full before the end of the search. If the working memory is too small for
+    # buffers of this size, candidates_per_neighbor is replaced by min_candidates_per_neighbor.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
@@ -195,8 +195,8 @@ class CostModel:
     # compared with the query only for the remaining rows.
 
     # The number of axes onto which rows are projected. None means that a sample of the rows
-    # determines this number, and 0 means that the rows are not projected. Tests and benchmarks also
-    # set a positive number.
+    # determines this number, and 0 means that the rows are not projected. Only tests set a positive
+    # number.
     projected_columns: int | None = None
     # Rows are projected only if there are at least this many rows and columns. For fewer rows or
     # columns, drawing the sample of rows would take longer than the projection saves.
@@ -228,9 +228,9 @@ class CostModel:
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
-    # threshold_ranks contains a number k and an average rank. While a search for k neighbours runs,
-    # the threshold of a query has, on average, this rank among all scores of the query. The number
-    # of axes is chosen by the mean cost over the values of k in usual_k.
+    # threshold_ranks contains a number k and a rank: the average rank of the threshold among all
+    # scores of its query, in the course of a search for k neighbours. The number of axes is chosen
+    # by the mean cost over the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -292,8 +292,8 @@ class CostModel:
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
     # For each query, the measure scores this many candidates in addition to k.
     extra_candidates: int = 14
-    # If k + extra_candidates candidates do not suffice for a query, a list collects all items whose
-    # bound is high enough. The list of a query has this capacity at first.
+    # If these candidates do not suffice for a query, a list collects all items whose bound is high
+    # enough. The list of a query has this capacity at first.
     refined_capacity: int = 256
     # If the list of a query is too short for all items whose bound is high enough, these items are
     # collected again, in a list that is refined_growth times as long.
@@ -313,7 +313,7 @@ class CostModel:
     # The number of bytes that one thread can read from the caches per second.
     cached_bytes_per_second_of_thread: float = 6.0e10
     # For each instruction set, ``multiply_adds_per_second`` is the number of multiply-adds that one
-    # thread performs per second in full tiles. ``single_multiply_adds_per_second`` is this number
+    # thread performs per second in full tiles. ``single_multiply_adds_per_second`` is the number
     # for queries that are compared one by one.
     multiply_adds_per_second: tuple[tuple[str, float], ...] = (
         ("amx", 9.0e11), ("vnni", 3.5e11), ("avxvnni", 1.8e11), ("avx2", 1.0e11),
@@ -328,8 +328,8 @@ class CostModel:
     # The share of the rows that a projection cannot rule out. The full codes of these rows are
     # compared with the query.
     share_after_projection: float = 0.15
-    # A search by tiles scores scored_pairs_per_neighbor * k + scored_pairs_besides candidates of
-    # each query in float64.
+    # A search by tiles scores candidates in float64. Their estimated number, for each query and
+    # each range of panels, is scored_pairs_per_neighbor * k + scored_pairs_besides.
     scored_pairs_per_neighbor: float = 4.0
     scored_pairs_besides: float = 30.0
     # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.
@@ -368,7 +368,10 @@ COSTS = CostModel()
 
 @contextmanager
 def costs_replaced(**changes: object) -> Iterator[None]:
-    """Replace fields of ``COSTS`` within a ``with`` block, for tests with a single thread."""
+    """Replace fields of ``COSTS`` within a ``with`` block.
+
+    Only tests and benchmarks call this function, because the change affects all threads.
+    """
     global COSTS
     before = COSTS
     COSTS = dataclasses.replace(before, **changes)  # type: ignore[arg-type]
@@ -379,10 +382,11 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return how many seconds `n_threads` threads together take to read `read` bytes.
+    """Return how many seconds `n_threads` threads together take to read data.
 
     `size` is the size of the data in bytes, which determines whether the data stays in the caches.
-    If the data is read several times, `read` is larger than `size`.
+    `read` is the number of bytes that the threads read; if they read the data several times, `read`
+    is larger than `size`.
     """
     if size <= costs.cached_bytes:
         return read / (n_threads * costs.cached_bytes_per_second_of_thread)

@@ -26,7 +26,7 @@ _EXPANDED_ROWS = 1024
 
 
 class DuplicateGroups(NamedTuple):
-    """Groups of equal rows, in the order of the first row of each group.
+    """Groups of equal rows; the groups are ordered by their lowest row number.
 
     ``first`` (u,) contains the lowest row number of each of the u groups. ``group_of`` (p,)
     contains, for each of p rows, the number of its group. The row numbers of group g are
@@ -119,9 +119,9 @@ def expand(
     """Return row numbers and raw scores (n, k) of each query's best items, given its best groups.
 
     Equal queries are searched only once, as one distinct query. ``group_of_query`` (n,) contains,
-    for each query, the number of the distinct query that it equals. ``groups`` describes the k + 1
-    best groups of each distinct query, by the first row number and the raw score of each group. Of
-    ``exclusions``, the function uses only the field ``self_rows``.
+    for each query, the index of its distinct query. ``groups`` describes the k + 1 best groups of
+    each distinct query, by the first row number and the raw score of each group. The function uses
+    only the field ``self_rows`` of ``exclusions``.
 
     The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
     above the group of an item contains a row that ranks above the item. If an item is one of the

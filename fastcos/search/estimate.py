@@ -139,14 +139,15 @@ def _of_tiles(
     words = float(layout.words)
     if plan.use_projection:
         # The projection rules out most rows. The full codes are compared only for the remaining
-        # rows, whose share of all rows is share_after_projection.
+        # rows. Their estimated share of all rows is share_after_projection.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
-    # The share of the pairs of panels that the search multiplies.
+    # The number of panel pairs that the search multiplies, divided by the number of all such pairs.
     share = 1.0
     if plan.kernel == "self_join":
-        # Each pair of blocks is compared once, and the panels of the sample are compared once more.
+        # A self-join multiplies each pair of blocks once. To estimate the thresholds, it also
+        # multiplies all rows by the panels of the sample.
         share = 0.5 + 1 / plan.sample.stride
         bytes_read *= share
     # Comparing a panel with fewer than 32 queries takes as long as comparing a full panel, unless

@@ -1,9 +1,9 @@
 """Execute a request: divide its queries into batches, and search the items for each batch.
 
 ``execute`` runs the searches of dense rows that come from ``top_k``, from ``SimilarityIndex``, and
-from rows on disk. A search that an index has prepared is run by the module ``prepared`` instead.
-``execute`` divides the queries into batches that fit the working memory. The request determines the
-method by which a batch is searched::
+from rows on disk. Searches that an index has prepared do not use ``execute``: the module
+``prepared`` runs them. ``execute`` divides the queries into batches that fit the working memory.
+The request determines the method by which a batch is searched::
 
     each query finds items of its group        group_search.GroupSearch
     each query has a list of items             candidate_lists.best_of_lists

@@ -67,7 +67,7 @@ class SearchExplanation:
     batch_queries, n_batches : int
         The number of queries of a batch, and the number of batches.
     n_segments : int
-        The number of segments of the items that each batch searches.
+        How many segments each batch searches.
     estimate : Estimate
         The estimate of the whole search.
     buffer_bytes : float
@@ -304,9 +304,9 @@ def explain_groups(
         has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # There are two ways to search groups. The triple for each way contains the groups that are
-    # searched in this way, the number of threads per group, and the number of groups that are
-    # searched at a time.
+    # Groups that are not small are searched in one of two ways. Each tuple describes one way: a
+    # mask of its groups, the number of threads per group, and the number of groups that are
+    # searched at the same time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),
@@ -376,8 +376,8 @@ def explain_top_k(
     dtype : str
         Type of the items.
     is_packed : bool
-        Whether an index has packed the items before. If False, the search packs the items, as
-        :func:`fastcos.top_k` does.
+        Whether the items are already packed, as in an index. If False, the search packs the items,
+        as :func:`fastcos.top_k` does.
     is_self_join : bool
         Whether the queries are the items, as in :func:`fastcos.top_k` without ``items``.
     n_threads : int, optional

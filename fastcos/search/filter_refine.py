@@ -25,11 +25,11 @@ from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
 
-# _min_raw_scores lowers a raw score in at most this many steps. Each step is twice as large as the
+# _min_raw_scores lowers a raw score in at most this many steps. Each step is twice as long as the
 # previous step.
 _DOUBLINGS = 40
-# After _min_raw_scores has lowered the raw score, it bisects the last step this many times, so that
-# the error is less than 2 % of the last step.
+# The number of halvings in the bisection after the last step. They make the error less than 2 % of
+# the length of the step.
 _HALVINGS = 6
 
 
@@ -94,7 +94,7 @@ def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> F
 
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
-    """Yield the queries in batches so small that ``width`` candidates per query fit in memory."""
+    """Yield batches of queries such that ``width`` candidates per query fit in memory."""
     size = max(
         1, int(options.working_memory / (cost_model.COSTS.refined_bytes_per_candidate * width))
     )
@@ -168,12 +168,12 @@ def _min_raw_scores(
 ) -> Floats:
     """Return, for each query, the lowest raw score at which an item must be scored exactly.
 
-    If the exact score of an item is at least ``min_scores`` (n,), the raw score of the item is at
-    least the returned raw score. The function starts at ``last_scores`` (n,), the raw scores of the
-    last candidates. The function lowers the raw score step by step, and doubles the length of the
-    step each time. The function stops when the raw score implies an upper bound below
-    ``min_scores``. Finally, the function bisects the last step. The result is -inf if no raw score
-    that the function tries has an upper bound below ``min_scores``.
+    An item whose raw score is lower than the returned number has an exact score below
+    ``min_scores`` (n,). The function starts at ``last_scores`` (n,), the raw scores of the last
+    candidates. It lowers the raw score in steps, each twice as long as the previous step, until the
+    upper bound for the raw score is below ``min_scores``. A bisection within the last step then
+    raises the raw score again, as far as the upper bound stays below ``min_scores``. If the upper
+    bound is still at least ``min_scores`` after the last step, the result is -inf.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

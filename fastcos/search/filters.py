@@ -1,4 +1,4 @@
-"""Restrict what queries can find: excluded pairs of a query and an item, and allowed items.
+"""Restrict what queries can find, by excluded (query, item) pairs and by allowed items.
 
 An index search may filter items by position or by id; ``as_filters`` combines both kinds into
 filters by position. ``ExcludedItems`` and ``AllowedRows`` filter the rows of one segment by row
@@ -28,10 +28,10 @@ class ExcludedItems(NamedTuple):
     Attributes
     ----------
     self_rows : ndarray (n,), int64
-        For each query, the number of the item that is the query itself and must not be found; -1 if
+        The position (or row number) of each query's own item, which the query must not find; -1 if
         there is no such item.
     indptr, indices : ndarray (n + 1,) and (e,), int64
-        Besides itself, query i must not find the items ``indices[indptr[i] : indptr[i + 1]]``.
+        Query i must not find the items ``indices[indptr[i] : indptr[i + 1]]`` either.
     """
 
     self_rows: Integers
@@ -55,7 +55,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return ExcludedItems that exclude nothing or, for each of n queries, only the query itself.
+    """Return ExcludedItems for n queries, which exclude either nothing or only themselves.
 
     If ``exclude_self`` is True, query i excludes item i; otherwise, no query excludes an item.
     """
@@ -189,7 +189,7 @@ def as_filters(
     allowed_ids: Any,
     exclude_ids: Any,
 ) -> SearchFilters:
-    """Combine the filters by position and the filters by id of one search into SearchFilters.
+    """Combine all filters of one search, by position and by id, into SearchFilters.
 
     The arguments are those of ``SimilarityIndex.search``. A sparse matrix may have fewer columns
     than the index has positions, because it was made before items were added. Such a matrix neither
@@ -341,7 +341,7 @@ def _find_positions(name: str, ids: Any, state: PositionsOfIds) -> Integers:
 
 
 def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
-    """Add pairs to ``exclude``, a sparse matrix of excluded pairs of a query and a position.
+    """Add (query, position) pairs to ``exclude``, a sparse matrix of queries x positions.
 
     ``pairs`` is a tuple (indptr, positions), as in a CSR matrix. If ``exclude`` is None, the result
     contains only ``pairs``.

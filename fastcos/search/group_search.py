@@ -40,16 +40,16 @@ _QUERIES_PER_TASK = 512
 _PAIRS_PER_BLOCK = 20_000
 # The number of (query, item) pairs per block, if tiles compare the pairs of the block.
 _TILED_PAIRS_PER_BLOCK = 200_000
-# The initial threshold of a query if no lower bound of its k-th best score is known.
+# The initial threshold of a query if no lower bound on its k-th best score is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
 class GroupSearch:
     """The search of a request in which each query finds only items of its group.
 
-    The constructor chooses the method of each group, for all queries of the request. The method
-    ``best_of`` searches one batch of queries. The batches contain the queries in the order of their
-    groups.
+    The constructor chooses how each group is searched, once for all queries of the request. The
+    method ``best_of`` searches one batch of queries. The batches contain the queries in the order
+    of their groups.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these queries together; no group may be a segment of its own."""
+        """Search the groups of these queries together; none of them may be in ``is_segment``."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
@@ -221,8 +221,8 @@ def _search_panels(
     tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
-    # The codes of all groups have the same units, so the queries need to be scaled only once, here
-    # for the first group.
+    # The codes of all groups have the same units, so queries that are scaled for the first group
+    # are scaled for every group.
     panels = order.packed(int(group_of[0]))
     scaled_queries = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape

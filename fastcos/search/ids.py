@@ -48,7 +48,7 @@ class ItemIds:
 
 
 def concatenated_ids(arrays: Sequence[Ids]) -> Ids:
-    """Concatenate arrays of ids, which all contain whole numbers or all contain strings."""
+    """Concatenate arrays of ids; either all ids are whole numbers, or all ids are strings."""
     if len({ids.dtype for ids in arrays}) > 1:
         width = max((ids.dtype.itemsize for ids in arrays if ids.dtype != object), default=0)
         size = sum(ids.nbytes for ids in arrays)

@@ -658,8 +658,8 @@ class SimilarityIndex:
         -------
         Rescored
             indices (n, k) int64, which are positions; scores (n, k) float32; and missing (n,)
-            int64. For each query, ``missing`` contains the number of its k nearest items that are
-            not in ``indices``.
+            int64. For each query, ``missing`` contains how many of its k nearest items are not in
+            ``indices``.
 
         Raises
         ------

@@ -118,7 +118,7 @@ def files_of(
 
 
 def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedIndex | None:
-    """Return the new content of a directory after an interrupted save, with the new checksum.
+    """Return the content that an interrupted save wrote to a directory, with the new checksum.
 
     The result is None if the interrupted save did not replace the header of the directory.
     ``fields`` contains the fields of the new header.

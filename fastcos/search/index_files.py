@@ -46,10 +46,9 @@ Fields = dict[str, Any]
 # NumPy type codes: first those that are accepted for whole numbers, then those that are accepted
 # for rows. Low-precision rows are stored as integers with the same bits.
 _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
-# The smallest scale of a panel that is accepted, in codes per unit. The norms of packed rows are at
-# most 1, and float32 panels have a scale of 1. If a damaged file contained a far smaller scale, the
-# padding of a tile would reach a threshold, and a kernel would write this padding past the end of a
-# buffer.
+# The smallest accepted scale of a panel, in codes per unit. The norms of packed rows are at most 1,
+# and float32 panels have a scale of 1. If a damaged file contained a far smaller scale, the padding
+# of a tile would reach a threshold, and a kernel would write this padding past the end of a buffer.
 _MIN_SCALE = 0.5
 # This entry of the saved layout says that all words of a packed item are adjacent. Older versions
 # of fastcos do not know a layout with the entry _BY_ITEM, so they pack the rows again and do not
@@ -89,8 +88,8 @@ def parts_to_save(
 ) -> PartsToSave:
     """Return the arrays and fields that must be written to save these parts in a directory.
 
-    ``saved_fields`` are the fields of the parts that are already in the directory, by key, and
-    ``saved_arrays`` are the names of all arrays in the directory. If a part is already in the
+    ``saved_fields`` maps the key of each part in the directory to the fields of the part.
+    ``saved_arrays`` contains the names of all arrays in the directory. If a part is already in the
     directory, its arrays are not written again. The arrays of a part in memory may differ from its
     saved arrays, because this CPU may pack rows in another layout, or because a search may have
     added a projection.
@@ -153,7 +152,11 @@ def _layout_fields(layout: TileLayout, *, has_projection: bool) -> list[Any]:
 
 
 def _arrays_of_ids(ids: Ids) -> Arrays:
-    """Return ids as arrays: one array of fixed width, or UTF-8 bytes and the end of each id."""
+    """Return the arrays in which the ids are saved.
+
+    Ids of type object are saved as UTF-8 bytes, together with the index of the first byte after
+    each id. All other ids are saved as they are.
+    """
     if ids.dtype != object:
         return {"ids": ids}
     encoded = [text.encode("utf8", "surrogatepass") for text in ids]
@@ -178,15 +181,15 @@ def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
 class _PartArrays:
     """The arrays of one part in a directory, which are checked when they are read.
 
-    Kernels do not check their input, so all numbers of an array that a kernel uses as indices are
-    checked here. After each check, the memory pages that the check has read are released.
+    Kernels do not check their input. This class therefore checks every array whose numbers a kernel
+    uses as indices. After each check, the memory pages that the check has read are released.
     """
 
     def __init__(self, stored: Stored, key: str) -> None:
         self._stored, self._key = stored, key
 
     def get(self, name: str) -> Any:
-        """Return the array with this name, unchecked, or None if the part has no such array."""
+        """Return the array with this name without a check, or None if there is no such array."""
         return self._stored.arrays.get(f"{name}_{self._key}")
 
     def damage(self, name: str, rule: str) -> FastcosFormatError:

@@ -4,8 +4,8 @@ When items are added to an index, they form a new part, so that no old row is co
 removed, their rows stay in the part, but searches skip these rows. The items of a part that were
 not removed are called live. A search is fast if the index has few parts and few removed rows.
 Therefore every change also merges small parts, and rewrites every part in which less than half of
-the rows are live. On average, a row is copied O(log p) times in total. For each range of part
-sizes, the number of parts is limited::
+the rows are live. Over all changes of an index, a row is copied O(log p) times on average. For each
+range of part sizes, the number of parts is limited::
 
     live rows of a part         below 4,096    to 16,384    to 65,536    to 262,144    ...
     largest number of parts               1            3            3             3
@@ -176,7 +176,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.live_row_numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return a copy of this part whose searches skip the rows with these numbers."""
+        """Return a copy of this part; searches of the copy skip the rows with these numbers."""
         segment = self.segment.without(row_numbers)
         if len(segment.live_row_numbers):
             segment.pack()
@@ -210,7 +210,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part, which has no codes and only memory-mapped rows."""
+        """The memory of the part; it has no codes, and all of its rows are memory-mapped."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:
@@ -348,9 +348,9 @@ def merged(
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
     """Return the parts that must be merged next, or an empty list.
 
-    Parts of similar sizes form a class. If a class contains too many parts, all parts of the class
-    are returned. Only parts whose rows have the same type are merged, so float32 rows are never
-    converted to float64.
+    Parts form a tier if their sizes are in the same range and their rows have the same type. If a
+    tier contains too many parts, all parts of the tier are returned. Parts of different tiers are
+    not merged, so float32 rows are never converted to float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

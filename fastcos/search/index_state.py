@@ -192,8 +192,8 @@ def changed_state(
 ) -> IndexState:  # fmt: skip
     """Return the state after a change: the remaining parts and, if there are any, the new items.
 
-    ``state`` is the state before the change. ``parts`` contains the parts of ``state`` without the
-    removed and replaced items. ``measure`` has not been fitted.
+    ``state`` is the state before the change. ``parts`` are its parts after the removed and replaced
+    items have been taken out. ``measure`` has not been fitted.
     """
     if capabilities(measure).append:
         fitted_measure = state.items.measure

@@ -1,4 +1,4 @@
-"""The group of each item, and the row numbers of a segment, sorted by group.
+"""The group of each item, and the row numbers of a segment in the order of their groups.
 
 ``ItemGroups`` contains the group of each item, such as a tenant, a language or a category.
 ``SegmentOrder`` contains the row numbers of a segment, sorted by group; it is computed once, and
@@ -43,19 +43,20 @@ class SegmentOrder:
 
     @parallel.lazy_attribute
     def scaling(self) -> ItemScaling:
-        """The scaling with which the rows are packed, the same for all groups."""
+        """The scaling with which the rows of all groups are packed."""
         return scale_items(self._metric_type, self._encoded, self.row_numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Count the queries of a search, and return each group's total over all searches so far.
+        """Add the queries of a search to the count of each group, and return the counts.
 
-        ``n_queries`` (g,) contains the number of queries of each group in the present search.
+        ``n_queries`` (g,) contains the number of queries of each group in this search. The counts
+        are totals over all searches so far.
         """
         self._n_queries += n_queries
         return self._n_queries
 
     def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
-        """Return the sizes of one group, from which a search of the group is planned."""
+        """Return the sizes of a segment with only this group, to plan a search of the group."""
         group_segment = self._segments.get(group)
         if group_segment is not None:
             return group_segment.sizes()
@@ -95,7 +96,7 @@ class SegmentOrder:
 
 
 def _short_codes(codes: Integers, n_groups: int) -> Integers:
-    """Return group codes as int16 if they fit, because NumPy sorts int16 ten times as fast."""
+    """Return group codes as int16 if they fit: NumPy sorts int16 ten times as fast as int64."""
     return codes.astype(np.int16) if n_groups <= 2**15 else codes
 
 

@@ -47,7 +47,7 @@ from fastcos.search.task_grid import Machine, TaskGrid
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 
-# The initial threshold of a query if no lower bound of its k-th best score is known.
+# The initial threshold of a query if no lower bound on its k-th best score is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
