@@ -51,8 +51,8 @@ metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vo
                  label_permutations
 audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
-machine          tiles: limits and memory of the tiles; probes: bandwidth and peak, the limits that
-                 benchmarks are compared with
+machine          tiles: limits and memory of the tiles; probes: memory bandwidth and peak speed,
+                 with which benchmarks are compared
 arguments        records: named tuples of the arguments that Python passes to search kernels
 infrastructure   jit -> native (build) or compiler -> numba_internals, code_cache,
                  fingerprint; cpu;

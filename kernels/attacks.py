@@ -70,11 +70,11 @@ def attack_towards(x, units, edge, first, last, k, K, w):
     """Choose a vertex w that brings other rows nearer to x; return whether the edge is lost at w.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
-    units[edge] is. A vertex is chosen by the gradient of a difference: the mean Fisher z of x with
-    the rows units[first:last], minus the Fisher z of x with units[edge]. At the vertex, the weight
-    is K in each dimension with a positive gradient, and 1 elsewhere. The gradient at w = 1 gives
-    the first vertex. If the edge is not lost at the first vertex, the gradient at the first vertex
-    gives a second vertex.
+    units[edge] is. The function computes the gradient of a difference: the mean Fisher z of x with
+    the rows units[first:last], minus the Fisher z of x with units[edge]. The vertex has the weight
+    K in each dimension in which the gradient is positive, and the weight 1 in the other dimensions.
+    The gradient at w = 1 gives the first vertex. If the edge is not lost at the first vertex, the
+    gradient at the first vertex gives a second vertex.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0

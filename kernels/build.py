@@ -82,7 +82,7 @@ def _start(tier, job, scratch):
 
 
 def emit(job, folder):
-    """Run a job, and write an object file and a table entry for each signature that it calls."""
+    """Run a job; write an object file and a table entry for each signature that the job calls."""
     import numba
 
     from . import compiler, native

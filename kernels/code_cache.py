@@ -361,7 +361,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock a path's byte in the lock file; closing the exit stack `stack` releases the lock."""
+    """Lock the byte that stands for `path` in the lock file; closing `stack` releases the lock."""
     import fcntl
 
     _make_private(path.parent.parent)

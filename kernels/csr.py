@@ -57,8 +57,8 @@ def _all_valid(lo, hi, X, views, n_columns):
     for i in range(lo, hi):
         first, last = indptr[i] - start, indptr[i + 1] - start
         if first < last:
-            # The columns of an ascending row lie between its first and its last column. A negative
-            # column is read as an unsigned number, which is larger than n_columns.
+            # If the columns of a row ascend, they all lie between the first and the last of them. A
+            # negative column is read as an unsigned number, which is larger than n_columns.
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
             # The column numbers may decrease where a new row begins.
@@ -137,11 +137,11 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Write the transpose of a CSR matrix like transpose_parts, but take each array as an argument.
+    """Compute the same result as transpose_parts, but take each array as a separate argument.
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code.
+    Numba would compile this code even for None.
     """
     for part in range(lo, hi):
         next_of = positions[part]

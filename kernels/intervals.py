@@ -190,13 +190,14 @@ def lowest_between(start, end, w_start, w_end, w):
 
 @kernel
 def worst_nonnegative(x, y, K, w):
-    """Write to w the point of the box with the smallest cosine, if no point has a negative cosine.
+    """Write to w the point of the box at which the cosine of x and y is smallest.
 
-    Let f(t, w) be 2 sum w x y / sum w (t x² + y²/t). Take the minimum of f over w for each positive
-    t; the largest of these minima is the smallest cosine. For each t, the minimum over w is
-    attained at some vertex of the box, and the value of f at any vertex is an upper bound on this
-    minimum. The algorithm keeps two vertices and the two upper bounds that these vertices give. In
-    each step, the algorithm tries the t at which the lower of the two upper bounds is highest.
+    The function may be called only if no point of the box has a negative cosine. Let f(t, w) be 2
+    sum w x y / sum w (t x² + y²/t). Take the minimum of f over w for each positive t; the largest
+    of these minima is the smallest cosine. For each t, the minimum over w is attained at some
+    vertex of the box, and the value of f at any vertex is an upper bound on this minimum. The
+    algorithm keeps two vertices and the two upper bounds that these vertices give. In each step,
+    the algorithm tries the t at which the lower of the two upper bounds is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)

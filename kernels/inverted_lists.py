@@ -5,9 +5,9 @@ read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. If 
 1, 64 bits hold two items with their values. Each item takes 32 bits: the lower 16 bits hold the
 item number, and the upper 16 bits hold the value. The columns are numbered such that short lists
 are ordered by length. If lists of the same length follow each other, the CPU mispredicts the end of
-a list less often. If items are packed with their values and lists are ordered by length, a search
-of the Magic: The Gathering decks is 1.3 times as fast. In the Magic: The Gathering decks, a list
-has 31 entries on average.
+a list less often. Packing items together with their values and ordering lists by length makes a
+search of the Magic: The Gathering decks 1.3 times as fast. In the Magic: The Gathering decks, a
+list has 31 entries on average.
 """
 
 import numpy as np
@@ -56,11 +56,11 @@ def take_rows(lo, hi, order, X, reordered):
 
 @kernel
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
-    """Reorder the rows of a CSR matrix like take_rows, but take each array as an argument.
+    """Compute the same result as take_rows, but take each array as a separate argument.
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code.
+    Numba would compile this code even for None.
     """
     for i in range(lo, hi):
         # The rows are short and lie at random addresses, so the hardware does not prefetch them.

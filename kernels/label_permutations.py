@@ -33,11 +33,11 @@ def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
 
 @kernel
 def sum_ranks(lo, hi, permuted, ranks, sums):
-    """For each label, sum the ranks of all pairs of two items with this label.
+    """For each label, add up ranks[i, j] over all items i and j with this label.
 
     The kernel processes the permutations lo to hi. `permuted` (r, n) int32 holds the labels of n
     items in each of r permutations. `ranks` (n, n), int16 or int32, holds the rank of each pair of
-    items. The sum for each of C labels is written to `sums` (r, C) int64.
+    items. The sums for the C labels are written to `sums` (r, C) int64.
     """
     n, n_labels = permuted.shape[1], sums.shape[1]
     starts, members = np.empty(n_labels + 1, np.int64), np.empty(n, np.int64)

@@ -176,7 +176,7 @@ class _Entry:
 
 
 def _of_numpy(name):
-    """Return the NumPy type with a given name, and a `struct` format for it, padded to 8 bytes."""
+    """Return the NumPy type with a given name, and its `struct` format with padding to 8 bytes."""
     dtype = np.dtype(name)
     return dtype.type, f"{_FORMATS[dtype.str[1:]]}{8 - dtype.itemsize}x"
 

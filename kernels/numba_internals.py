@@ -14,17 +14,17 @@ cache on disk       Dispatcher._cache; CompileResult._reduce  every process comp
                     and _rebuild; JITCPUCodegen.magic_tuple;  after one warning
                     CodeLibrary.has_dynamic_globals;
                     serialize.dumps; rtsys.initialize
-intermediate code   JITCodeLibrary._optimize_final_module,    kernels that kernels call are
-                    _finalize_final_module, _final_module     compiled as Numba does it: a first
-                    and _finalized; Compiler.compile_extra,   search takes twice the time
+intermediate code   JITCodeLibrary._optimize_final_module,    called kernels are compiled as Numba
+                    _finalize_final_module, _final_module     does it, which doubles the time of a
+                    and _finalized; Compiler.compile_extra,   first search
                     compile_result, flags.no_compile,
                     insert_user_function;
                     Dispatcher.add_overload,
                     get_call_template
 compiler lock       global_compiler_lock                      only this package's own lock is held
                                                               at forks and compilations
-entries             CompileResult.entry_point                 calls look at the types of their
-                                                              arguments every time: 3 us each
+entries             CompileResult.entry_point                 every call checks the types of its
+                                                              arguments: 3 us for each named tuple
 =================== ========================================= =====================================
 
 The names of the second table have no fall-back, because nothing else in Numba can replace them.
@@ -34,11 +34,11 @@ Because of the names without a fall-back, pyproject.toml restricts Numba to the 
 =================== ========================================= =====================================
 group               names                                     reason
 =================== ========================================= =====================================
-intrinsics          cpu_target.typing_context, its refresh    kernels call an intrinsic that is
-                    and resolve_value_type; types.Dispatcher  made when the first kernel compiles
-calls of code       active_code_library, call_internal;       native wheels and FASTCOS_BACKEND=
-                    call_conv; get_pointer_to_function;       prange call kernels by address; the
-                    serialize_using_bitcode                   pool, which is the default, does not
+intrinsics          cpu_target.typing_context, its refresh    an intrinsic may be newer than the
+                    and resolve_value_type; types.Dispatcher  last refresh of the typing context
+calls of code       active_code_library, call_internal;       native wheels and the backend prange
+                    call_conv; get_pointer_to_function;       call kernels by address; the default
+                    serialize_using_bitcode                   backend, a thread pool, does not
 turns               Dispatcher.compile, replaced              processes that start together compile
                                                               each kernel once
 typed pointers      PointerType.pointee of llvmlite.ir, in    vector operations ask a pointer for
@@ -282,7 +282,7 @@ def _add_overload(dispatcher, result):
 
 
 def _call_template(template_of, arguments, keywords):
-    """Choose the argument types of a call between kernels; a constant is typed like a variable.
+    """Choose the types with which a kernel calls another; a constant is typed like a variable.
 
     If constants had types of their own, Numba would compile a kernel again for every constant that
     is passed to it.

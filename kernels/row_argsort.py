@@ -81,7 +81,7 @@ def _counting_sort(keys, shift, starts, sorted_keys):
 
 @borrowing_kernel
 def radix_sort_best(scores, self_column, k, keys, starts):
-    """Sort the keys of the columns with the best levels, at least k columns, into keys[1].
+    """Write the sorted keys of at least k columns, those with the best levels, to keys[1].
 
     The function returns the number of columns that it wrote. Columns with equal levels are in
     ascending order. The arguments are described in argsort_row. No branch depends on the scores,

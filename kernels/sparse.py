@@ -113,8 +113,8 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 def _prefetched(indices, is_large):
     """Return a position; rows that end at or before this position are multiplied with prefetches.
 
-    Prefetches are used only if `is_large` is true, that is, if the dense matrix is large. At least
-    AHEAD non-zeros must follow a row that is multiplied with prefetches.
+    Prefetches are used only if `is_large` is true, that is, if the dense matrix is large. A row is
+    multiplied with prefetches only if at least AHEAD non-zeros follow it.
     """
     return len(indices) - AHEAD if is_large else -1
 
@@ -224,7 +224,7 @@ def gram_parts_plain(lo, hi, boundaries, X, Q, columns, accumulate, Z):
 
 @kernel
 def _part_and_columns(task, columns):
-    """Return a task's part, and the first column and the number of columns of its column group."""
+    """Return a task's part, the first column of its column group, and the width of this group."""
     groups = len(columns) - 1
     group = task % groups
     return task // groups, columns[group], columns[group + 1] - columns[group]

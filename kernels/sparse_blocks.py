@@ -2,11 +2,11 @@
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
 the rows of X are long, Y_b is summed over one range of columns of X at a time. The rows of Q for
-this range then also stay in the second-level cache. X_b'Y_b is summed column by column with the
-transpose of the block. Z = X'(X Q) is read and written sequentially, once per block. The row-wise
-algorithm (``sparse``), in contrast, updates random rows of Z, one per non-zero. For 18 million
-non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is twice as fast
-as computing it row by row.
+this range then also stay in the second-level cache. The rows of X_b'Y_b are computed one by one,
+from the transpose of the block. Z = X'(X Q) is read and written sequentially, once per block. The
+row-wise algorithm (``sparse``), in contrast, updates random rows of Z, one per non-zero. For 18
+million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is twice
+as fast as computing it row by row.
 
 Products are added in the same order as in the row-wise algorithm, so the results of both algorithms
 are bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel
@@ -61,11 +61,11 @@ def transpose_blocks(lo, hi, X, transposes):
 
 @kernel
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
-    """Write the transposes of blocks like transpose_blocks, but take each array as an argument.
+    """Compute the same result as transpose_blocks, but take each array as a separate argument.
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code.
+    Numba would compile this code even for None.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
@@ -104,8 +104,8 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
     """Set Y[i - first] to the product X[i] @ panel, for the rows i from `first` to `last`.
 
-    The rows of the panel are processed in ranges of item_rows rows. For all rows i of X, the
-    products with one range of the panel are added before the products with the next range.
+    The rows of the panel are processed in ranges of item_rows rows. The products with one range of
+    the panel are added for all rows i before the products with the next range.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:

@@ -115,11 +115,11 @@ def _passes_filters(self_row, excluded, j):
 
 @kernel
 def _first_threshold(n_excluded, k, sums, factors, maxima):
-    """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
+    """Return a positive lower bound on the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. Let r
     be k + n_excluded. The result is the r-th largest of the groups' maxima. At least r items reach
-    the r-th largest maximum, one in each of r groups, so this maximum is a lower bound of the r-th
+    the r-th largest maximum, one in each of r groups, so this maximum is a lower bound on the r-th
     best scaled sum. If fewer than r groups have a positive maximum, the smallest positive number is
     returned. `maxima` has one entry per group and is overwritten.
     """

@@ -97,9 +97,9 @@ class Adagrad(NamedTuple):
     """The state of the optimiser Adagrad.
 
     `rate` is the learning rate, a float32. `accumulators` holds three float32 arrays (p, 1), one
-    each for A, B and bias. Each entry belongs to one row, and sums the squared norms of the row's
-    gradients in all steps. `raw` is the matrix B before its rows are normalised. Each step changes
-    `accumulators` and `raw` in place.
+    each for A, B and bias. Each entry belongs to one row, and is the sum of the squared norms of
+    the row's gradients over all steps. `raw` is the matrix B before its rows are normalised. Each
+    step changes `accumulators` and `raw` in place.
     """
 
     rate: Any

@@ -69,7 +69,7 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 
 @kernel
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
-    """Return the number of edges that are lost after adding `weight` to the weight of a dimension.
+    """Return the number of edges that are lost if the weight of a dimension increases by `weight`.
 
     An edge is lost if at least k listed items are nearer to the row than the neighbour is. `unit`
     (p,) holds the coordinate of every unit row in the dimension. The values in `products` and

@@ -26,8 +26,8 @@ def vector_at(builder, start, vector):
 def mix_lanes(typingctx, x, first, signs, vectors, scale):
     """Multiply 16 * `vectors` numbers of `x` by `signs` and by `scale`, and transform each vector.
 
-    `x` and `signs` are flat float32 arrays. The first number that is multiplied is x[first], and
-    the sign of x[j] is signs[j]. Each vector of 16 numbers is transformed separately.
+    `x` and `signs` are flat float32 arrays. The first of these numbers is x[first], and x[j] is
+    multiplied by signs[j]. Each vector of 16 numbers is transformed separately.
     """
 
     def codegen(context, builder, sig, a):

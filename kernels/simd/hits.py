@@ -75,7 +75,7 @@ def list_hits_of_both(typingctx, scores, minima, slopes, errors, thresholds, n_i
     `scores` (32, 32) is int32. The pair of query j and item i is a hit for the query if its score
     is at least minima[j], and a hit for the item if its score is at least thresholds[i] * slopes[j]
     - errors[j]. These four arrays (32,) are float32. No entry of `slopes` may be 0 or infinite. If
-    scores are float32, nothing is listed, because only rows of codes are joined with themselves.
+    scores are float32, nothing is listed, because ``self_join`` works only with int8 codes.
     """
 
     def codegen(context, builder, sig, a):
@@ -111,15 +111,15 @@ def list_tile_hits_by_projection(
     typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
     n_items, remainder_norms, hits,
 ):  # fmt: skip
-    """List hits like list_tile_hits, where `scores` holds the scores of projected codes.
+    """List the hits of a tile as list_tile_hits does, but from the scores of projected codes.
 
     Before a score is compared with the threshold, the product of the norms of two remainders is
     added to the score. This product is an upper bound on the part of the score that the projection
     omits. The remainder of a row is the row minus its projection. From position terms0 on,
     bound_terms holds the bound terms (4, 32) of the full codes, which include the thresholds. From
     position projected_terms0 on, projected_terms holds the bound terms (5, 32) of the projected
-    codes. `remainder_norms` (32 panels,) float32 holds upper bounds of the norms of the remainders
-    of the items.
+    codes. `remainder_norms` (32 panels,) float32 holds an upper bound on the norm of each item's
+    remainder.
     """
     signature = types.int64(
         scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel, n_items,

@@ -170,7 +170,7 @@ class _RowCode:
     def add_product(self, panel):
         """Return a loop step that adds the product of a non-zero's value and a row of a panel.
 
-        The number of the row is the column index of the non-zero.
+        The number of the row to read is the column index of the non-zero.
         """
 
         def step(entry, index, sums):

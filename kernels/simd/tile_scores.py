@@ -158,8 +158,8 @@ def multiply_run(
     `items`, `codes`, `products` and `largest_products` are flat arrays. The first panel begins at
     items[item0], and the panels are `step` words apart. The words of the query begin at
     codes[code0]; each word is repeated 8 times, except with AMX. The results are written to
-    `products` (32 count,) and `largest_products` (count,), which are int32. The intrinsic works
-    only for instruction sets with which the planner may compare queries one by one
+    `products` (32 count,) and `largest_products` (count,), which are int32. The intrinsic supports
+    only those instruction sets for which the planner may choose to compare queries one by one
     (``fastcos.search.task_grid.one_by_one_is_faster``).
     """
     signature = types.void(
@@ -280,11 +280,11 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
 
 @intrinsic
 def multiply_registers(typingctx, isa, count, factors, sums):
-    """Multiply and add in registers `count` times, as score_panel does, at the CPU's peak rate.
+    """Perform `count` rounds of the multiply-adds of score_panel, at the CPU's peak rate.
 
     `factors` (1024,) has the type of packed rows, and `sums` (1024,) has the type of scores. The
-    intrinsic computes as many sums as a tile has scores. One factor changes from product to
-    product, so that the compiler cannot leave out any product.
+    sums of all rounds stay in registers, and are written to `sums` at the end. One factor changes
+    from product to product, so that the compiler cannot leave out any product.
     """
 
     def codegen(context, builder, sig, a):
@@ -542,7 +542,7 @@ def _emit_groups(builder, isa, items, codes, words):
 
 
 def _emit_items(builder, isa, rows, words, query):
-    """Emit one vector per item; its lanes sum products of item codes and query codes.
+    """Emit one vector per item; each lane is a sum of products of item codes and query codes.
 
     `rows` holds a pointer to the first word of each item, and the words of an item are contiguous.
     To get the score of an item, add the lanes of its vector.
