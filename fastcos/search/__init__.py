@@ -84,11 +84,11 @@ the candidates by their exact scores. There is no module for the measure "cosine
 the table in ``fastcos/similarity/table.py``, like most other measures without parameters. Inside
 the search, raw scores are compared instead of scores; the order of the items is the same.
 ``results.neighbors_of`` converts raw scores to scores. On the warm path,
-``PreparedSearches.search`` converts them.
+``PreparedSearches.search`` converts the raw scores.
 
 The planner consists of the functions of three modules. These functions only compute plans: they
-change no data and start no threads. The functions of the planner decide by sizes, by a few facts
-about values (such as whether norms are moderate), and by the constants of ``cost_model.COSTS``::
+change no data and start no threads. The plans depend on sizes, on a few facts about values (such as
+whether norms are moderate), and on the constants of ``cost_model.COSTS``::
 
     plan       how a segment or a group is searched: the method, the kernel, and whether the kernel
                uses the projection; when duplicates are grouped and when a projection is tried
@@ -105,7 +105,7 @@ following decisions about a search:
   ``layout.tile_layout`` chooses int8 codes or float32 numbers. ``Segment.pack`` packs only one row
   of each group of equal rows if ``plan.pays_grouping`` returns True for the groups. A sample of the
   rows decides whether a direction is subtracted from all rows (``packing._common_direction``). A
-  second sample of the rows decides whether a projection is added, and onto how many axes
+  second sample of the rows decides whether a projection is added, and how many axes it has
   (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed form
   of the rows, but learns from ``SegmentSizes`` how the rows are packed.
 * Kernels or NumPy: ``parallel.readiness`` finds out whether the kernels are compiled, may compile
@@ -144,8 +144,8 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   proved threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are
   never scored in float64.
 
-In each of the following three tables, a module is below all modules of the same table that it
-imports at the top of its file.
+Each of the following three tables is in the order of imports: an imported module comes before the
+modules that import it at the top of their files.
 
 The modules of the search:
 

@@ -1,10 +1,10 @@
 """The launch of a kernel for few queries: everything that a search needs except its queries.
 
 If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch of the
-kernel that the plan names. A launch calls the kernel once. If the plan has several tasks, a launch
-calls the kernel once for each task, which is a range of the rows or a block of queries. All
-arguments of the kernel except the queries follow from the plan and from the packed rows.
-``prepared`` stores launches for the next searches of an index, and ``scan`` runs a launch once.
+kernel that the plan names. A launch calls the kernel once, or once per task if the plan has several
+tasks. A task is a range of the rows or a block of queries. All arguments of the kernel except the
+queries follow from the plan and from the packed rows. ``prepared`` stores launches for the next
+searches of an index, and ``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple
@@ -48,8 +48,8 @@ class Launch(NamedTuple):
     k : int
         The number of rows to find for each query.
     fits_all_options : bool
-        Whether the launch is the same for every number of threads and every usual working memory.
-        ``SearchPlan`` has the same field.
+        Whether the launch is the same for every number of threads, and for every working memory
+        that is not unusually small. ``SearchPlan`` has the same field.
     """
 
     kernel: Any
@@ -120,8 +120,8 @@ def launch_of(
 ) -> Launch:
     """Return the launch of a plan whose ``launch_is_whole_search`` is True.
 
-    If ``must_check`` is True, nothing has validated the queries before the launch, so the kernel
-    must check the norms of the queries.
+    If the queries are not validated before the launch, ``must_check`` must be True. The kernel then
+    checks the norms of the queries.
     """
     grid, sample, settings = plan.grid, plan.sample, None
     if plan.kernel == "few_queries":

@@ -33,7 +33,7 @@ class TileLayout(NamedTuple):
     error: float
 
     def empty_array(self) -> npt.NDArray[Any]:
-        """Return an empty array with the number type of packed rows and tile scores."""
+        """Return an empty array of the number type in which packed rows are stored."""
         return np.empty(0, np.int32 if self.quantised else np.float32)
 
 

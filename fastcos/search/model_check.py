@@ -29,7 +29,7 @@ class ModelFacts:
 
     @classmethod
     def of_header(cls, fields: Mapping[str, Any]) -> "ModelFacts":
-        """Return the facts about the model that the header of a saved index contains."""
+        """Read the facts about the model from the header of a saved index."""
         # The header is not checked here; the fields of a damaged header may have any type.
         return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]
 

@@ -151,9 +151,9 @@ def _block_candidates(
 ) -> _Candidates | None:
     """Return the (query, item) pairs of this block whose item may be among the query's k best.
 
-    ``kth_lower`` (n,) contains a lower bound on the k-th best score of each query so far; the
-    function updates the array. If ``dtype`` is float32 and a norm is outside of the range that is
-    safe for products in float32, the function returns None.
+    For each query, ``kth_lower`` (n,) contains a lower bound on its k-th best score in the blocks
+    read so far; the function updates the array. If ``dtype`` is float32 and a norm is outside of
+    the range that is safe for products in float32, the function returns None.
     """
     estimates, margins = _approximate_scores(metric_type, items, block, queries, dtype)
     if estimates is None:

@@ -1,7 +1,7 @@
-"""Pack rows for the tiles, and convert queries to the format that the tiles read.
+"""Pack rows for the tiles, and compute the scaling of queries.
 
 ``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set.
-``pack_queries`` computes the scale, the offset and the error bound of each query.
+``pack_queries`` only computes how queries are scaled; the kernels rotate and quantise them.
 """
 
 import functools
@@ -333,11 +333,11 @@ def pack_queries(
     exclusions: ExcludedItems,
     allowed: AllowedRows | None = None,
 ) -> Any:
-    """Scale each query to a norm of at most about 1, and return the record that tiles read.
+    """Compute the scaling of queries to norms of at most about 1, and return the kernels' record.
 
-    A query multiplies the offsets of items by a weight of at most 2^20. The queries are converted
-    to the type in which the items are searched. ``allowed`` contains the rows that are allowed in
-    the results; None allows all packed items.
+    Each query has a weight of at most 2^20 by which the offsets of items are multiplied. The
+    queries are converted to the type in which the items are searched. ``allowed`` contains the rows
+    that are allowed in the results; None allows all packed items.
     """
     queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
     scaling = records.QueryScaling(

@@ -14,7 +14,7 @@ without data. The functions make these decisions:
 * ``n_candidates`` returns how many items are scored first by a measure that is ``UpperBounded``;
   ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
 
-The modules ``task_grid``, ``batches`` and ``cost_model`` also read no row and start no thread.
+Like this module, ``task_grid``, ``batches`` and ``cost_model`` read no row and start no thread.
 ``task_grid`` divides the work of a method among threads, and is called by the functions of this
 module. ``batches`` computes how many queries and rows fit the working memory, and is called by
 ``sources``. ``cost_model`` contains the numbers by which methods are compared. ``scan`` runs a
@@ -25,7 +25,7 @@ Some decisions are made only while a search runs, because they depend on values 
 sizes:
 
 * an index runs a prepared search only under two conditions: the queries need no validation, and the
-  kernel finds that no query has a norm of zero or a very small or very large norm (``prepared``);
+  kernel finds no query whose norm is zero, very small or very large (``prepared``);
 * if a projection does not make a query faster, the kernel stops using the projection for this
   query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
   once more. A query of zeros is not compared with any row if all of its scores are equal. With the
@@ -166,11 +166,11 @@ class SearchPlan:
         "few_queries" compares one query after another with the packed rows, which are divided among
         the threads. "projected_queries" compares one query after another by projected codes.
         "few_queries" and "projected_queries" are the names of modules of ``fastcos.kernels``.
-        "few_blocks" compares all queries in one block, or in one block for each thread.
-        "query_blocks" compares many blocks of queries (``kernels.tile_top_k``). "self_join"
-        multiplies each pair of rows once, if the queries are the rows (``kernels.self_join``). With
-        the other three kernels, one launch performs the whole search
-        (``launch_is_whole_search``).
+        "few_blocks" compares the rows with one block of queries, or with one block per thread.
+        "query_blocks" compares the rows with many blocks of queries (``kernels.tile_top_k``). If
+        the queries are the rows, "self_join" multiplies each pair of rows only once
+        (``kernels.self_join``). With "few_queries", "projected_queries" and "few_blocks", one
+        launch performs the whole search (``launch_is_whole_search``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid
@@ -187,8 +187,8 @@ class SearchPlan:
         For the kernels "few_blocks", "query_blocks" and "self_join": how many candidates the buffer
         of a query can hold.
     use_projection : bool
-        Whether the kernel multiplies projected codes first. The projected codes are expected to
-        drop most pairs. If projected codes do not drop most pairs, the kernel stops using them
+        Whether the kernel multiplies projected codes first. Projected codes usually rule out most
+        pairs. If they rule out too few pairs to save time, the kernel stops using them
         (``kernels.projection_filter``).
     fits_all_options : bool
         Whether the plan is the same for every number of threads, and for every working memory that
@@ -226,11 +226,14 @@ class SearchPlan:
         """Whether one launch answers the whole search of the segment (``launch.Launch``).
 
         A launch calls the kernel once for each block of queries or range of rows. The kernel scales
-        and encodes the queries itself, and no query is searched by a second launch. An index can
-        prepare a search that is a single launch (``prepared``). ``_plan_packed`` chooses a kernel
-        only if there are at least 8 k allowed rows in this segment or in all segments together.
-        Therefore, if the search excludes no pairs, each query finds k rows in the segments that are
-        searched.
+        and encodes the queries itself. If the first threshold of a query is too high, the kernel
+        corrects it, so no second launch is needed. An index can prepare a search that is a single
+        launch (``prepared``).
+
+        ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of allowed
+        rows. This number counts the rows of the segment or, if few queries search without a mask,
+        the rows of all segments. Therefore, if the search excludes no pairs, each query finds k
+        rows in the segments that are searched.
         """
         return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
@@ -480,7 +483,7 @@ def _plan_score_all(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan to score every pair in float64; a task is a block of queries or a range of rows."""
+    """Plan a search that scores every pair; a task is a block of queries or a range of rows."""
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     grid = plan_exhaustive(n, m, segment.n_columns, k, machine.n_threads, costs)
@@ -523,7 +526,7 @@ def n_candidates(k: int, n_items: int) -> int:
 
 
 def drops_excluded_ids(n_excluded: int) -> bool:
-    """Return whether ``n_excluded`` items are excluded after a search and not before it.
+    """Return whether ``n_excluded`` excluded items are dropped from the results of a search.
 
     If the function returns True, the search finds ``n_excluded`` additional neighbours per query.
     Otherwise, a mask excludes the items before the search.
@@ -601,7 +604,7 @@ def _plan_packed(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan to search packed rows by tiles or, if tiles save no time, to score every pair."""
+    """Plan a search by tiles or, if tiles save no time, a search that scores every pair."""
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
@@ -614,9 +617,8 @@ def _plan_packed(
     # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
-    # allowed rows, in this segment or in all segments together. The condition ``is_scanned`` and
-    # the last ``elif`` below ensure this. Each query therefore finds k rows. The module
-    # ``prepared`` relies on it.
+    # allowed rows. ``is_scanned`` counts the rows of all segments; the last ``elif`` below counts
+    # the rows of this segment. Each query therefore finds k rows, as ``prepared`` requires.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -686,7 +688,7 @@ def _plan_few(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan a scan for few queries, in which every thread reads a part of the rows."""
+    """Plan a scan for few queries; the rows are divided among the threads."""
     n, k = request.n_queries, request.k
     # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
@@ -792,8 +794,9 @@ def plan_pass(
     """Return the grid, capacity and sample of the pass that follows the first ``n_passes`` passes.
 
     The first pass follows the plan and may estimate thresholds. Later passes do not estimate
-    thresholds. If a query is unfinished after ``max_sharing_passes`` passes, a threshold that
-    another task shared must have been wrong, so tasks share no thresholds in later passes.
+    thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, a threshold that
+    tasks shared must have been wrong. From then on, the rows are not divided into ranges, so tasks
+    share no thresholds.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample
@@ -808,7 +811,7 @@ def plan_pass(
 def may_project(
     n_packed: int, n_columns: int, layout: TileLayout, machine_has_tiles: bool, costs: CostModel
 ) -> bool:
-    """Return whether a projection may save time, so that a sample of the rows should be drawn."""
+    """Return whether a projection may save time; if it may, a sample of the rows decides."""
     if not machine_has_tiles or not layout.quantised or costs.projected_columns == 0:
         return False
     is_small = n_packed < costs.min_rows_to_project or n_columns < costs.min_columns_to_project

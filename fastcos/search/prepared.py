@@ -14,8 +14,8 @@ A search can be prepared under three conditions. If a search does not meet all t
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
 results.
 
-1. The results are limited only by k and by a mask of the items. The caller sets at most one option,
-   which is the number of threads. ``SimilarityIndex.search`` checks condition 1 before it calls
+1. The results are limited only by k and by a mask of the items. The only option that the caller may
+   set is the number of threads. ``SimilarityIndex.search`` checks condition 1 before it calls
    ``PreparedSearches.search``. A prepared search may have ``allowed_ids`` or ``exclude_ids`` that
    hold for all queries: the ids are converted to a mask, or to a few items that are dropped from
    the results.
@@ -61,7 +61,7 @@ _NOT_PREPARABLE: _Launches = ()
 
 
 class PreparedSearches:
-    """The prepared searches of an index; each is for a certain k and number of queries."""
+    """The prepared searches of an index, stored by the number of queries and k."""
 
     def __init__(self, items: FittedItems, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = items.measure, tuple(parts)
@@ -107,8 +107,8 @@ class PreparedSearches:
         rankings = []
         for launch, part in zip(launches, self._parts, strict=True):
             if launch.packed is not part.segment.packed:
-                # A projection has been added to the part, which packs its rows again, so all
-                # launches that were stored before are outdated.
+                # A projection has been added to the part, and its packed rows have been replaced.
+                # The stored launches still refer to the old packed rows, so they are deleted.
                 self._launches.clear()
                 return self.search(queries, k, n_threads, allowed)
             ranking = launch.run(query_rows)

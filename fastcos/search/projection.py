@@ -95,7 +95,7 @@ _is_ending = threading.Event()
 
 
 class _Ended(Exception):
-    """Raised when the interpreter exits, in a thread that is computing a projection."""
+    """Raised in a thread that is still computing a projection when the interpreter exits."""
 
 
 def add_later(
@@ -164,8 +164,8 @@ def add_or_warn(
 ) -> PackedItems:
     """Return the result of ``add_projection``; if it fails, warn and return the packed items.
 
-    If a projection cannot be computed, for example for lack of memory, a search or a ``fit`` must
-    not fail. Without a projection, searches return the same results but take longer.
+    Even if a projection cannot be computed, for example for lack of memory, a search or a ``fit``
+    must succeed. Without a projection, searches return the same results but take longer.
     """
     try:
         return add_projection(packed, items, n_threads, progress)
@@ -407,7 +407,7 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return the share of all (query, row) pairs that each projection would not rule out.
+    """Return, for each projection, the share of (query, row) pairs that it would not rule out.
 
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first

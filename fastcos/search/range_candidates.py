@@ -1,4 +1,4 @@
-"""Find the items whose raw scores may reach a threshold, by the bounds that tiles compute."""
+"""Use the bounds that tiles compute to find items whose raw scores may reach a threshold."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def find_candidates(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None = None,
 ) -> Integers:
-    """Count and list the items whose raw scores may reach the threshold of each query.
+    """For each query, count and list the items whose raw scores may reach the query's threshold.
 
     ``thresholds`` (n,) contains one raw score per query. The function returns the number of
     candidates (n,) of each query. The candidates of a query include every item whose raw score

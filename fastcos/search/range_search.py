@@ -95,7 +95,7 @@ def neighbors_above(
     >>> neighbors_above(X, min_score=0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    With a calibrated threshold, at most one pair of items in a hundred is in the result:
+    With a threshold calibrated for ``fpr=0.01``, at most 1 % of all pairs are in the result:
 
     >>> items = np.random.default_rng(0).standard_normal((200, 8))
     >>> neighbors_above(items, min_score=calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
@@ -130,7 +130,7 @@ def pairs_above(
     *,
     bytes_per_pair: int = 0,
 ) -> sp.csr_array:
-    """Return the scores of all pairs of a query and an item that score at least ``min_score``.
+    """Return the scores of all (query, item) pairs that score at least ``min_score``.
 
     The result is a sparse matrix of queries x positions. The candidates, which are all pairs that
     may reach ``min_score``, are counted first. If the result might not fit into the working memory,
@@ -200,10 +200,10 @@ def pairs_above(
 class _RawScoreBounds:
     """Two thresholds for the raw scores of each query, as two arrays (n,).
 
-    ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
-    threshold that the exact raw score of a candidate must reach. The two thresholds are equal
-    unless the measure is ``UpperBounded``. If the measure is ``UpperBounded``, a raw score
-    determines only an upper bound on the score. The tiles compare raw scores with ``candidates``.
+    A row is a candidate if its raw score may reach the threshold ``candidates``. The exact raw
+    score of a candidate must reach the threshold ``exact``. The two thresholds are equal unless the
+    measure is ``UpperBounded``. If the measure is ``UpperBounded``, a raw score determines only an
+    upper bound on the score.
     """
 
     exact: Floats
@@ -237,7 +237,7 @@ class _SegmentSearch:
     def count_candidates(
         self, queries: EncodedRows, bounds: Floats, options: ExecutionOptions
     ) -> Integers:
-        """Return, for each query, the number of rows whose raw scores may reach its bound."""
+        """Return, for each query, how many rows may reach the bound of the query."""
         starts, no_rows = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
         return find_candidates(
             self.segment.packed, queries, self._excluded_rows,
@@ -265,9 +265,11 @@ class _SegmentSearch:
         self, queries: EncodedRows, Q: validation.Rows, starts: Integers, rows: Integers,
         bounds: Floats, options: ExecutionOptions,
     ) -> tuple[Integers, Integers, Floats]:  # fmt: skip
-        """Return the query, the row and the raw score of each candidate that reaches its bound.
+        """Return the candidates whose exact raw scores reach the bounds of their queries.
 
-        The candidates of query i are ``rows[starts[i]:starts[i + 1]]``. ``rows`` is overwritten.
+        The result consists of three arrays, with the query, the row and the raw score of each of
+        these candidates. When the function is called, the candidates of query i are
+        ``rows[starts[i]:starts[i + 1]]``. ``rows`` is overwritten.
         """
         counts = np.diff(starts)
         if is_upper_bounded(self._measure):
@@ -294,7 +296,7 @@ def _qualifying_pairs(
     searches: Sequence[_SegmentSearch], counts: Sequence[Integers], queries: EncodedRows,
     Q: validation.Rows, bounds: _RawScoreBounds, first_query: int, options: ExecutionOptions,
 ) -> _Pairs:  # fmt: skip
-    """Return the pairs of a query and an item whose exact raw scores reach the bounds.
+    """Return the (query, item) pairs whose exact raw scores reach the bounds.
 
     ``searches`` contains one range search per segment. ``counts`` contains, for each segment, the
     number of candidates of each query. ``first_query`` is the position, within the whole request,
@@ -346,8 +348,8 @@ def _scores_of_pairs(
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
     """Return, for each query, the thresholds of raw scores that correspond to ``min_score``.
 
-    ``exact`` is the lowest raw score whose score reaches ``min_score`` if both are rounded to
-    float32.
+    ``exact`` is the lowest raw score that qualifies. A raw score qualifies if its score, rounded to
+    float32, is at least ``min_score``, rounded to float32.
     """
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)

@@ -150,7 +150,7 @@ class Threshold(Protocol):
 
 
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
-    """Return whether query i must not find item i.
+    """Return whether item i is left out of the results of query i.
 
     If ``exclude_self`` is None, return whether the queries are the items (``not has_items``).
     """

@@ -216,7 +216,7 @@ class WordRotatorsScorer:
         Parameters
         ----------
         of_items : bool
-            Whether to return the means of the items' bags instead of the queries' bags.
+            Whether to return one mean per item. By default, one mean per query is returned.
 
         Returns
         -------

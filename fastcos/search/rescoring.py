@@ -48,9 +48,9 @@ class Rescored(NamedTuple):
     scores : ndarray (n, k), float32
         The scores of the returned items; -inf in entries without an item.
     missing : ndarray (n,), int64, or None
-        For each query, a bound on the number of missing items: at most this many of its k nearest
-        items are not among the returned items. If ``missing`` is 0 for a query, the returned items
-        are certainly its k nearest items. ``missing`` is None if no ``upper_bounds`` were passed.
+        For each query, an upper bound on how many of its k nearest items were not returned. If
+        ``missing`` is 0 for a query, the returned items are certainly its k nearest items.
+        ``missing`` is None if no ``upper_bounds`` were passed.
     """
 
     indices: npt.NDArray[np.int64]

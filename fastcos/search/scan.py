@@ -96,7 +96,7 @@ def search_segment(
 def plan_segment(
     segment: Segment, n_queries: int, request: SegmentRequest, options: ExecutionOptions
 ) -> SearchPlan:
-    """Return the plan of a search of a segment, and look up the facts on which it depends."""
+    """Plan the search of a segment, and look up the facts on which the plan depends."""
     sizes = request_sizes(segment, n_queries, request)
     # A search in NumPy does not depend on the instruction set. config.isa() imports LLVM to find
     # the instruction set of this CPU. The import takes 0.4 s, so config.isa() is called only for
@@ -254,7 +254,7 @@ def _distinct(
 ) -> Ranking:
     """Search only one row of each group of equal rows (the method "distinct").
 
-    The rows that equal a row in the results are added to the results afterwards. Equal queries are
+    Afterwards, the other rows of each found group are added to the results. Equal queries are
     searched only once.
     """
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
@@ -388,13 +388,14 @@ def _zero_queries(packed: PackedItems, scaled_queries: Any) -> Integers:
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return, for the tiles, the largest thresholds (m,) that rule out none of the k best rows.
+    """Return the largest thresholds (m,) that are proved to rule out none of the k best rows.
 
-    ``queries`` (m,) contains the numbers of m queries, and ``kth_scores`` (m,) contains the k-th
-    best score of each of these queries among all panels. ``initial_thresholds`` (n,) contains one
-    threshold for every query of the search; rows whose scores are below this threshold may be
-    skipped. ``SLACK`` is a bound on relative rounding errors. Before a task reports an
-    unproved threshold, it raises the threshold by a quarter of ``SLACK``.
+    The thresholds are in the units of the tiles. ``queries`` (m,) contains the numbers of m
+    queries, and ``kth_scores`` (m,) contains the k-th best score of each of these queries among all
+    panels. ``initial_thresholds`` (n,) contains one threshold for every query of the search; rows
+    whose scores are below this threshold may be skipped. ``SLACK`` is a bound on relative rounding
+    errors. Before a task reports an unproved threshold, it raises the threshold by a quarter of
+    ``SLACK``.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

@@ -27,8 +27,8 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    ``within`` is the range of positions to search; None means all positions. When a segment is
-    searched, the k-th best scores in earlier segments are its initial thresholds.
+    ``within`` is the range of positions to search; None means all positions. The search of a
+    segment starts with a threshold for each query, the k-th best score in the earlier segments.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None
@@ -64,8 +64,8 @@ def _segment_progress(
     """Return a function that makes a progress callback for a segment; None if ``progress`` is None.
 
     The returned function takes the start and the end of the segment, as fractions of the number of
-    items. The callback converts progress within the segment to the number of answered queries, out
-    of all n queries of the request.
+    items. The callback converts progress within the segment to progress of the whole request,
+    measured in answered queries.
     """
     if progress is None:
         return None

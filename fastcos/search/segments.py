@@ -86,7 +86,7 @@ class Segment:
 
     @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
-        """The groups of equal rows among the rows that searches can find; None if few are equal."""
+        """The groups of equal rows among the live rows; None if only few rows are equal."""
         if not norms_repeat(self.encoded.norms[self.live_row_numbers]):
             return None
         return duplicates.find_duplicates_among(self.encoded, self.live_row_numbers)
@@ -112,9 +112,9 @@ class Segment:
     def without(self, removed: Integers) -> "Segment":
         """Return a segment with the same rows; its searches skip the rows with these numbers.
 
-        If this segment has packed only one of several equal rows, the new segment starts without
-        packed rows. Otherwise, the new segment shares the packed rows with this segment, and
-        searches skip the removed items by a mask of O(p) bytes.
+        If this segment has packed only one row of each group of equal rows, the new segment starts
+        without packed rows. Otherwise, the new segment shares the packed rows with this segment,
+        and searches skip the removed items by a mask of O(p) bytes.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -177,8 +177,8 @@ class Segment:
             is_live = np.zeros(n, np.bool_)
             is_live[self.live_row_numbers] = True
             is_allowed = is_allowed & is_live
-        # A kernel is compiled separately for read-only and for writeable arrays. The mask of the
-        # allowed rows is copied to a writeable array, because all other masks are writeable.
+        # A kernel is compiled separately for read-only and for writeable arrays. All other masks
+        # are writeable, so the mask of the allowed rows is copied to a writeable array.
         return AllowedRows(np.array(is_allowed, np.bool_).view(np.uint8))
 
     @property
@@ -270,8 +270,8 @@ class Segment:
         """Pack the rows if necessary, and add the work of a search to the total of all searches.
 
         The work of a search is its number of multiply-adds. Once the total work is large enough, a
-        projection is added to the packed rows if it saves time. The method returns
-        whether the packed rows may have changed.
+        projection is added to the packed rows if it saves time. The method returns whether the
+        packed rows may have changed.
         """
         packed = self.packed
         if self._work < 0 or not plan.gains_by_projection(n_queries, packed.layout):

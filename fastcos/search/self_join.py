@@ -78,7 +78,7 @@ def search_own_rows(
 
 
 def _empty_state(n: int, k: int, n_panels: int, size: int, capacity: int) -> records.SelfJoinState:
-    """Return the state before the first stage, for n rows in panels of ``size`` words."""
+    """Return the initial state of a self-join of n rows; each panel takes ``size`` words."""
     candidates = Candidates(
         entries=np.empty((n, capacity), np.int64),
         counts=np.zeros(n, np.int64),

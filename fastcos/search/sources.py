@@ -1,8 +1,8 @@
 """The items of a search: segments in memory, or rows that are read in blocks.
 
 ``FittedItems`` are encoded segments in memory. ``MappedItems`` are rows on disk or low-precision
-rows, which every search reads and encodes in blocks that fit its working memory. ``FittedItems``
-and ``MappedItems`` both implement ``ItemSource``, so ``execute`` treats them alike.
+rows. Every search reads and encodes ``MappedItems`` in blocks that fit the working memory.
+``FittedItems`` and ``MappedItems`` both implement ``ItemSource``, so ``execute`` treats them alike.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,8 @@ class ItemSource(Protocol):
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
 
-        The result is None if every search of this source packs only the allowed rows anyway.
+        A source that is read in blocks returns None, because its searches pack only the allowed
+        rows of each block anyway.
         """
 
     def tasks(
@@ -183,7 +184,7 @@ class MappedItems:
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
-        """Return None, because searches of this source pack only the allowed rows of each block."""
+        """Return None, because a search packs only the allowed rows of each block."""
         return None
 
     def tasks(

@@ -160,7 +160,7 @@ def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
     """Return the matrices without the columns that are empty in all of them, if this saves memory.
 
     All matrices must have the same number of columns. Inverted lists need memory for every column.
-    If there are many more columns than non-zeros, most of the memory would be for empty columns.
+    With many more columns than non-zeros, most of this memory would be for empty columns.
     The scores stay bit-for-bit the same, because the remaining columns keep their order.
     """
     n_columns = matrices[0].shape[1]

@@ -1,9 +1,9 @@
 """Divide a scan into tasks: the queries and rows of each task, and the number of threads.
 
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
-of ``cost_model``, and read no array. ``plan`` chooses the method of a search and calls the
-functions of this module to divide the method into tasks and to choose its first threshold. In this
-module, a panel is a block of 32 packed rows or of 32 queries.
+of ``cost_model``, and read no array. ``plan`` chooses the method of a search. It then calls the
+functions of this module to divide the search into tasks, and to choose the rank of the first
+threshold. In this module, a panel is a block of 32 packed rows or of 32 queries.
 """
 
 import math
@@ -89,7 +89,7 @@ NO_SAMPLE = ThresholdSample()
 def plan_exhaustive(
     n: int, m: int, n_columns: int, k: int, n_threads: int, costs: CostModel
 ) -> TaskGrid:
-    """Divide the scoring of n queries with m rows in float64 into tasks of about 2 ms.
+    """Divide the pairs of n queries and m rows, all scored in float64, into tasks of about 2 ms.
 
     A task scores a block of queries with all rows or, if there are few queries, one query with a
     part of the rows.
@@ -159,9 +159,9 @@ def plan_query_blocks(
     divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks than
     threads, the blocks have equal numbers of queries. If there are so few queries that some threads
     would have no block, the rows are divided among the threads instead of the queries
-    (``share_rows``). With many threads, the blocks of queries would be small, and the codes would
-    be read once for each of many blocks. To save time, ``_divide_rows`` also divides the rows into
-    ranges, so that blocks can be larger. ``may_share`` says whether the rows may be divided.
+    (``share_rows``). With many threads, there would be many small blocks of queries, and all codes
+    would be read once per block. To save time, ``_divide_rows`` also divides the rows into ranges,
+    so that blocks can be larger. ``may_share`` says whether the rows may be divided.
     ValueError is raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a full or partly
@@ -174,9 +174,8 @@ def plan_query_blocks(
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
-    # Even a block of one query needs the buffers of a panel and the large buffers of the query. In
-    # a block of one query, all other arrays together take at most twice as much memory as the large
-    # buffers of the query.
+    # Even a block of one query needs ``large`` bytes for the query and ``per_panel`` bytes for its
+    # panel. All other arrays of the block together take at most ``2 * large`` bytes.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
     per_query = large
@@ -198,8 +197,8 @@ def plan_query_blocks(
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
     if n_blocks <= n_threads:
-        # Make the blocks equally large. A larger number of blocks would take longer, because their
-        # panels would be only partly filled.
+        # Make the blocks equally large. If there were more blocks, more panels of 32 queries would
+        # be only partly filled, and the search would take longer.
         block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:
@@ -209,9 +208,9 @@ def plan_query_blocks(
         shared = share_rows(layout, n, n_panels, n_panels, machine, costs)
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
-            # If the rows are divided, every range adds candidates of each query to be scored.
-            # If each thread gets a block of queries, it is therefore faster to divide the queries
-            # than to divide the rows.
+            # If the rows are divided, each query has candidates in every range, so more pairs must
+            # be scored. If there are enough blocks of queries for all threads, dividing only the
+            # queries is therefore faster than dividing the rows.
             if n_blocks < n_threads:
                 grid = shared
         else:
@@ -232,7 +231,7 @@ def share_rows(
     machine: Machine,
     costs: CostModel,
 ) -> TaskGrid:
-    """Divide the panels about equally among the threads; n queries form one block."""
+    """Divide the panels about equally among the threads; all n queries form a single block."""
     n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
     rounds = max(1, -(-n_panels // (n_threads * max_panels)))
     per_range = max(1, -(-n_panels // (n_threads * rounds)))

@@ -63,10 +63,10 @@ def top_k(
         uint8 rows of ``np.packbits(rows, axis=1)``). "hamming" is minus the number of bits that
         differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
     exclude_self : bool, optional
-        Whether query i must not find item i. Default: True if ``items`` is None, otherwise False.
-        If you pass items, use True only if the items are the same rows as the queries, as in
-        ``top_k(X, X, exclude_self=True)``. With ``exclude_self=True``, the number of items must
-        equal the number of queries.
+        Whether item i is left out of the results of query i. Default: True if ``items`` is None,
+        otherwise False. If you pass items, use True only if the items are the same rows as the
+        queries, as in ``top_k(X, X, exclude_self=True)``. With ``exclude_self=True``, the number of
+        items must equal the number of queries.
     allowed : array_like or sparse (n, m), optional
         The items that can be found, as a mask (m,) or as item numbers. For dense rows, ``allowed``
         may also be a sparse matrix: the non-zeros of row i are the items that query i is allowed to
@@ -207,7 +207,7 @@ def _fit_and_search(
 ) -> Neighbors:
     """Fit the measure to the items X, and return the neighbours that a request asks for.
 
-    ``results`` is passed on to ``execute.execute``, which describes it.
+    ``results`` is passed on to ``execute.execute``, whose docstring describes this argument.
     """
     # fit_items also finds NaN, so that an error is raised even if there is nothing to search.
     fitted_items = fit_items(X, measure, options)

@@ -12,7 +12,7 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# The number of rows that are compared at once with the fitted rows of the same numbers.
+# To find out whether row i equals fitted row i, this many rows are compared at once.
 _COMPARED_AT_ONCE = 4096
 
 
