@@ -129,9 +129,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
 * The first search of the example is planned: its plan has the method "packed", the kernel
   "few_queries", ``first_rank`` 12, and a grid with one task.
-* The index stores the launch of the example (the call of the kernel). The plan is the same for any
-  number of threads, so the key of the stored launch is (1, 10): the number of queries and the
-  number of neighbours.
+* The index stores the launch of this search, which is the call of the kernel. The plan is the same
+  for any number of threads, so the key of the stored launch is (1, 10): the number of queries and
+  the number of neighbours.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The first

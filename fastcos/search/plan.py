@@ -791,7 +791,7 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return the grid, capacity and sample of the pass that follows the first ``n_passes`` passes.
+    """Return the grid, capacity and sample of the next pass, after ``n_passes`` passes.
 
     The first pass follows the plan and may estimate thresholds. Later passes do not estimate
     thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, a threshold that

@@ -82,7 +82,7 @@ class SegmentRequest(NamedTuple):
 def search_segment(
     segment: Segment, queries: EncodedRows, request: SegmentRequest, options: ExecutionOptions
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of a segment's best rows for each query."""
+    """Return, for each query, the row numbers and raw scores (n, k) of the segment's best rows."""
     n_queries = len(queries.rows)
     request = request._replace(is_self_join=queries is segment.encoded)
     plan = plan_segment(segment, n_queries, request, options)

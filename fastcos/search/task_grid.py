@@ -366,8 +366,8 @@ def full_capacity(needed_rows: float, costs: CostModel) -> int:
 def sample_of_group(k: int, n_panels: int) -> ThresholdSample:
     """Return which panels of a group of items are sampled to estimate the first threshold.
 
-    Half of the usual number of sampled panels is enough, because the sample is a large part of the
-    few panels of a group.
+    A group has few panels, so a sample with half of the usual number of panels is still a large
+    part of the group.
     """
     costs = cost_model.COSTS
     return guess_in_range(k, k, n_panels, costs, costs.min_sampled_panels // 2)
