@@ -29,8 +29,8 @@ kernel uses (``fingerprint``). The dispatcher loads the code from a file, or com
 saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
 that finds native code for every kernel that it calls (``native``) never imports Numba.
 
-In the following table, an arrow points from a file to a file that uses it. In the last row of the
-table, an arrow points from a file to a file that it uses.
+In the following table, the file after an arrow uses the file before the arrow. In the last row of
+the table, the file before an arrow uses the file after the arrow.
 
 ================ =================================================================================
 dense search     few_queries: a few queries, each of which is compared with the codes of all items;

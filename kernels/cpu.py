@@ -32,7 +32,7 @@ def cpu_features():
 
     If fastcos was installed with native libraries, the result is the set of features of the widest
     tier that this CPU supports. Callers check the features before they choose an intrinsic, because
-    generating code for an instruction that the CPU lacks aborts the process.
+    the process would abort if code were generated for an instruction that the CPU lacks.
     """
     tier = native.tier()
     if tier is not None:
@@ -68,8 +68,8 @@ def fast_cache_bytes():
     Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more. The
     third-level cache of an AMD CPU answers nearly as fast as its second-level cache. The
     third-level cache of Intel's servers is shared by all cores, and is slower than the third-level
-    cache of an AMD CPU. On Intel's servers, a table must therefore fit in half of a second-level
-    cache of 2 MiB.
+    cache of an AMD CPU. On Intel's servers, a table can therefore be read quickly only if it fits
+    in half of a second-level cache of 2 MiB.
     """
     try:
         is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()

@@ -275,5 +275,5 @@ def inlined_kernel(function):
 
 
 def relaxed_kernel(function):
-    """Compile a kernel that may contract and reassociate operations, for candidates or training."""
+    """Compile a kernel for candidates or training; its operations may be fused and reordered."""
     return function if DISABLE_JIT else Kernel(function, _nrt=True, fastmath=RELAXED_FLAGS)

@@ -143,7 +143,7 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """For parts lo to hi, set `Z[part]` to X'X times `panel`; here X stands for one part's rows.
+    """Set Z[part] to X'X times `panel`, where X stands for the part's rows, for parts lo to hi.
 
     `first_blocks` (parts + 1,) int64 holds the block at which each part begins, and `transposes` is
     the Transposes of X. `X`, `panel` and `item_rows` are described in matmul_blocks. The output is

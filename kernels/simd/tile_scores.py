@@ -80,12 +80,12 @@ def _panel_scorer(by_item):
 
     `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
     and queries[query0], and the corrections of the queries begin at corrections[correction0]. The
-    32 x 32 scores are written to `scores`. Only instruction sets with int8 codes, except for AMX,
-    read the corrections. `n_queries` is the number of queries of the panel that are not padding. A
-    panel with few queries takes less time than a full panel, because the scores of padding need not
-    be computed. `by_item` says whether panels of items are laid out by item. If the items have a
-    projection, their full codes are laid out by item, except with AMX (``simd.panel``). Items that
-    are stored as float32 have no projected codes.
+    32 x 32 scores are written to `scores`. The corrections are read only if rows are packed as int8
+    codes, and not with AMX. `n_queries` is the number of queries of the panel that are not padding.
+    A panel with few queries takes less time than a full panel, because the scores of padding need
+    not be computed. `by_item` says whether panels of items are laid out by item. If the items have
+    a projection, their full codes are laid out by item, except with AMX (``simd.panel``). Items
+    that are stored as float32 have no projected codes.
     """
 
     @intrinsic
