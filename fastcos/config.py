@@ -1,8 +1,8 @@
-"""The settings of the process, which users change by environment variables or ``set_config``.
+"""The settings of the process, which users change with environment variables or ``set_config``.
 
-Two modules of the lower package ``fastcos.kernels`` provide values: ``code_cache`` stores the
-setting for the directory of compiled code, and ``cpu`` finds the instruction sets that this CPU
-supports. This module imports no kernel.
+Two modules of the package ``fastcos.kernels`` provide values: ``code_cache`` stores the setting for
+the directory of compiled code, and ``cpu`` finds the instruction sets that this CPU supports. This
+module imports no kernel.
 """
 
 import functools
@@ -35,8 +35,9 @@ class Config(NamedTuple):
     isa : str
         The widest instruction set that kernels use.
     cache_dir : Path or None
-        The directory in which compiled code is stored. If ``cache_dir`` is None, compiled code is
-        not stored, because there is no home directory.
+        The directory in which compiled code is stored. None means that no directory could be
+        determined, for example because there is no home directory; compiled code is then not
+        stored.
     working_memory : float
         The memory in MiB that one call may use in addition to its inputs and outputs. Default: the
         setting ``working_memory`` of scikit-learn.
@@ -170,7 +171,7 @@ def _cpus_of_process() -> int:
 
 @functools.cache
 def _cached_quota(pid: int) -> int:
-    """Return the CPU quota of the container, which is read only once per process id."""
+    """Return the CPU quota of the container; each process reads the quota only once."""
     return _quota(Path("/sys/fs/cgroup"))
 
 

@@ -1,4 +1,4 @@
-"""Base class and parts of results, which are shown in text, in notebooks and on HTML pages.
+"""The base class of results, and the parts of results for text, notebooks and HTML pages.
 
 A result is a dataclass with the base class ``Record``. The ``verdict`` of a result is one sentence,
 and its ``sections`` contain explanations, tables, single numbers and named figures. Several
@@ -13,7 +13,8 @@ renderers show the sections::
 
 To show a new statistic of a result, add one line to its method ``sections``. The class of a result
 that does not derive from ``Record`` is decorated with ``as_table``. The repr of such a result shows
-the table that its method ``table`` returns or, without this method, a table of its fields.
+the table that the method ``table`` of the class returns. If the class has no such method, the repr
+shows a table of the fields.
 """
 
 import textwrap
@@ -140,7 +141,7 @@ def table_of_fields(record: Any) -> Table:
 
 
 class Figure(NamedTuple):
-    """A figure: the name of its display function, the record that it draws, its size and its label.
+    """A figure: the name of a display, the record that the display draws, a height and a label.
 
     `height` is the height of the figure on a page, in CSS pixels. `label` describes the content of
     the figure in words.

@@ -243,7 +243,7 @@ def rsa(
     n_pairs: int = 100_000,
     random_state: int = 0,
 ) -> RSA:
-    """Return the representational similarity (RSA): the correlation of two embeddings' cosines.
+    """Return the representational similarity (RSA), a correlation of the cosines of two embeddings.
 
     Every pair of items has a cosine in each of the two embeddings. The RSA is the correlation of
     the cosines in the two embeddings over the pairs of items.

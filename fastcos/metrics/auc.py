@@ -8,8 +8,8 @@ The following modules compute AUCs of other pairs or for other purposes:
 - ``comparison.tasks.label_recovery`` computes one AUC per query from the ranking of all other
   items. It calls the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
 - ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
-  AUC with respect to each cosine. The module uses these derivatives in a gradient ascent, and
-  computes the AUC at the end of the ascent by ``pair_auc``.
+  AUC with respect to each cosine. The module uses these derivatives in a gradient ascent. At the
+  end of the ascent, it calls ``pair_auc`` to compute the AUC.
 - ``auditing.calibration.labelled`` calls ``roc_auc_score`` of scikit-learn for pairs that the
   caller has labelled.
 """
@@ -177,7 +177,7 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 
 
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
-    """Return a bound on the rounding error of a cosine, measured in widths of a bin.
+    """Return a bound on the rounding error of a cosine, in units of the bin width.
 
     The bound is the sum of two terms: a bound on the error of the cosine itself, and a bound on the
     error of converting the cosine into a position.
@@ -195,7 +195,7 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, the index after the last row with the same label.
+    """Return, for every row, one more than the index of the last row with the same label.
 
     The rows are sorted by label.
     """
@@ -203,7 +203,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of strips of rows; a range contains enough strips for about `parts` tasks."""
+    """Yield (begin, stop) for ranges of strips; each range is the work of about `parts` tasks."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):

@@ -41,14 +41,14 @@ def clustering_scores(
 ) -> ClusteringScores:
     """Return the agreement (ARI and AMI) of the labels with clusters of spherical k-means.
 
-    The number of clusters is the number of labels. Spherical k-means runs from several random
-    starts. The function keeps the clustering with the largest sum of cosines between the rows and
-    the centres of their clusters, and compares this clustering with the labels. The scores depend
-    on the clustering method and on the seed, so report the scores of several seeds. Spherical
-    k-means maximises the sum of |S_c| over the clusters, where S_c is the sum of the n_c unit rows
-    of cluster c. For comparison, the class ``KMeans`` of scikit-learn maximises the sum of |S_c|^2
-    / n_c if its input consists of unit rows, and its rounding errors depend on the number of
-    threads. The results of this function are bit-for-bit identical for any number of threads. For C
+    The number of clusters is the number of labels. The function runs spherical k-means from several
+    random starts, keeps the clustering with the largest sum of cosines between the rows and the
+    centres of their clusters, and compares this clustering with the labels. The scores depend on
+    the clustering method and on the seed, so report the scores of several seeds. Spherical k-means
+    maximises the sum of |S_c| over the clusters, where S_c is the sum of the n_c unit rows of
+    cluster c. For comparison, the class ``KMeans`` of scikit-learn maximises the sum of |S_c|^2 /
+    n_c if its input consists of unit rows, and its rounding errors depend on the number of threads.
+    The results of this function are bit-for-bit identical for any number of threads. For C
     clusters, the function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
@@ -100,7 +100,7 @@ def spherical_kmeans(
     random: np.random.Generator,
     n_threads: int | None = None,
 ) -> Integers:
-    """Return the number of the cluster of every unit row, by spherical k-means.
+    """Cluster unit rows by spherical k-means, and return the cluster number of every row.
 
     The function clusters the rows from n_starts random starts, and returns the clustering with the
     largest sum of cosines between the rows and the centres of their clusters.
@@ -117,7 +117,7 @@ def spherical_kmeans(
 def _far_rows(
     rows: Floats, n_clusters: int, random: np.random.Generator, n_threads: int | None
 ) -> Floats:
-    """Return rows that are drawn by k-means++ as the initial centres.
+    """Draw some of the rows by k-means++, and return them as the initial centres.
 
     A row is drawn with a probability proportional to its cosine distance from the nearest of the
     centres drawn so far.

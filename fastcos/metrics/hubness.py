@@ -10,7 +10,7 @@ from fastcos.parallel import memmap
 from fastcos.similarity.row_transforms import norms_of
 from fastcos.validation import Floats, Integers
 
-# Values count as equal if they differ by at most a share _ROUNDING of the largest value.
+# Values count as equal if they differ by at most _ROUNDING times the largest value.
 _ROUNDING = 1e-13
 
 

@@ -51,8 +51,7 @@ class Ranking(NamedTuple):
 
     - `lists` (n, k): the indices of the nearest items of each query, where -1 replaces an item
       without a label.
-    - `ranks` (m, m): the doubled ranks that :func:`doubled_ranks` returns for the units, which are
-      a sample of m items.
+    - `ranks` (m, m): the result of :func:`doubled_ranks` for the units, a sample of m items.
     """
 
     lists: Integers
@@ -66,8 +65,8 @@ class LabelTest(Record):
     Attributes
     ----------
     auc, auc_p : float
-        Result of the test over all pairs: the AUC, in which all labels have the same weight, and
-        its p-value.
+        Result of the test over all pairs of items. ``auc`` is the AUC, in which all labels have the
+        same weight, and ``auc_p`` is the p-value of ``auc``.
     precision, chance, precision_p : float
         Result of the test among neighbours. ``precision`` is the mean precision of all labels. The
         precision of a label is the share of same-label neighbours among all labelled neighbours of
@@ -260,9 +259,9 @@ def permute_labels(
     - `names`: the names of the labels, indexed by label code.
 
     The deviation of a value v of a similarity is (v - μ) / σ, where μ and σ are the mean and the
-    standard deviation of its values over the permutations. The similarity with the largest
-    deviation for the true labels is the best one. The largest deviation of a permutation is the
-    maximum over all similarities. In the test of single labels, it is the maximum over all
+    standard deviation of the values of this similarity over the permutations. The similarity with
+    the largest deviation for the true labels is the best one. The largest deviation of a
+    permutation is the maximum over all similarities or, in the test of single labels, over all
     similarities and all labels. The p-value of an observed deviation is the share of permutations
     whose largest deviation is at least as large as the observed one.
     """
@@ -320,9 +319,10 @@ def _shares(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> Floats:
-    """Return, for each label of a query, the share of neighbours that have the same label.
+    """Return, for each label, the share of same-label neighbours of the queries with this label.
 
-    The shape of the result is (rankings, permutations, labels).
+    Neighbours without a label are not counted. The shape of the result is (rankings, permutations,
+    labels).
     """
     listed_items = np.unique(np.concatenate([ranking.lists.ravel() for ranking in rankings]))
     other_items = np.setdiff1d(listed_items[listed_items >= 0], queries)

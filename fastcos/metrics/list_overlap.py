@@ -98,9 +98,9 @@ def rank_biased_overlap(
     """Return the mean over queries of the rank-biased overlap of two lists.
 
     The rank-biased overlap of a query is (X_k / k) q^k + ((1 - q) / q) Σ_{d <= k} (X_d / d) q^d,
-    where q is ``persistence``. X_d is the number of items that are among the first d items of both
-    lists. The first ranks have the largest weights: for q = 0.9, the first ten ranks have 86 % of
-    the total weight.
+    where q is ``persistence``, and X_d is the number of items that the two lists share within their
+    first d ranks. The first ranks have the largest weights: for q = 0.9, the first ten ranks have
+    86 % of the total weight.
 
     Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of equal
     length.
@@ -140,12 +140,12 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return, for each overlap at depth k, how far the RBO depends on the items beyond depth k.
+    """Return the uncertainty of the RBO due to items beyond depth k, for each overlap at depth k.
 
     Entry i of the result applies to two lists that share i of their first k items. It is the
     largest possible contribution of the depths beyond k to the RBO, minus the smallest one. The
-    contribution is largest if each further item of one list also occurs in the other list. Both
-    lists then contain the same items at depth 2k - overlap.
+    contribution is largest if each further item of one list also occurs in the other list. In this
+    case, both lists contain the same items at depth 2k - overlap and at every greater depth.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps

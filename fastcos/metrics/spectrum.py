@@ -71,8 +71,8 @@ def isoscore(items: Any) -> float:
     one direction. A rescaling of the columns usually changes IsoScore. The function takes O(p k k)
     time.
 
-    Source: Rudman et al. 2022, arXiv:2108.07344. Their algorithm gives the same result as this
-    function.
+    Source: Rudman et al. 2022, arXiv:2108.07344. The algorithm in this article gives the same
+    result as this function.
 
     Parameters
     ----------

@@ -78,8 +78,8 @@ class CosineMF(FactorModel):
         the remaining part influences the directions and the norms of the embeddings.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
-        users of a batch share the negative samples, but a user skips the items with which the user
-        has interacted.
+        users of a batch share the negative samples. For each user, the items with which the user
+        has interacted do not count as negative samples.
     negative_exponent : float, default 0.75
         The probability that an item is drawn as a negative sample is proportional to its number of
         users to the power of ``negative_exponent`` (arXiv:1310.4546). If ``negative_exponent`` is
@@ -93,8 +93,8 @@ class CosineMF(FactorModel):
         Weight of the penalty Σ (|row| - 1)^2 in the loss. The penalty is a sum over the rows of P
         and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
-        Length of the first step by which training changes a row of A or B. The optimiser, Adagrad,
-        makes later steps shorter.
+        Length of the first training step of a row of A or B. The optimiser, Adagrad, makes later
+        steps shorter.
     batch_size : int, default 64
         Number of users per training step.
     max_iter : int, default 20
@@ -112,8 +112,8 @@ class CosineMF(FactorModel):
     Attributes
     ----------
     components_ : ndarray (k, p), float32
-        The transpose B' of the item embeddings. The columns of B' have norm 1 unless the similarity
-        is "dot", except for zero columns of items without interactions.
+        The transpose B' of the item embeddings. The columns of items without interactions are zero.
+        All other columns have norm 1, unless the similarity is "dot".
     encoder_ : ndarray (p, k), float32
         The matrix A, which maps the rows of X to users P = XA.
     item_bias_ : ndarray (p,), float32
@@ -124,7 +124,7 @@ class CosineMF(FactorModel):
         were held out. The fitted model is the model after this number of passes.
     loss_curve_ : ndarray, float64
         Mean loss of an interaction in each pass, including ``norm_penalty``. The loss of an
-        interaction is computed before the training step to which the interaction contributes.
+        interaction is computed before the training step that uses the interaction.
     validation_curve_ : ndarray, float64
         Mean loss of a held-out interaction after each pass; an empty array if no interactions are
         held out.

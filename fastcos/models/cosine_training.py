@@ -16,7 +16,8 @@ Floats = npt.NDArray[np.float32]
 
 # Number of vectors that a thread adds in one task. Adding 8,000 vectors takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
-# One interaction takes about as long as this number of (user, sampled negative item) pairs.
+# Processing one interaction takes about as long as processing this many pairs of a user and a
+# negative sample.
 _POOL_PER_INTERACTION = 4
 # Initial norm of the rows if the similarity is "dot". A small norm lets strong directions grow
 # first.
@@ -199,7 +200,7 @@ class _Trainer:
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
-        """Return the initial item vectors before normalisation, and the initial parameters.
+        """Return the initial item vectors without normalisation, and the initial parameters.
 
         The initial rows of A and B have random directions, and the initial biases are optimal for
         random directions.

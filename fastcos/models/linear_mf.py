@@ -30,7 +30,7 @@ _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "
 # columns, the solver "direct" is about as fast as "randomized" and more accurate; for 2,000
 # columns, "direct" takes several times as long as "randomized".
 _DIRECT_SIDE = 1024
-# Eigenvalues σ² count as equal if they differ by at most a share _TIE_TOLERANCE of the largest one.
+# Eigenvalues σ² count as equal if they differ by at most _TIE_TOLERANCE times the largest one.
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
@@ -118,8 +118,8 @@ class LinearMF(FactorModel):
     Warns
     -----
     AmbiguousSolutionWarning
-        Issued by the solver "direct" if σ_k = σ_{k+1} > 0. If σ_k = σ_{k+1}, another k-dimensional
-        subspace has the same loss.
+        Issued by the solver "direct" if σ_k = σ_{k+1} and the shrinkage of direction k is above 0.
+        Several k-dimensional subspaces then attain the smallest loss.
 
     See Also
     --------

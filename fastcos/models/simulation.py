@@ -76,8 +76,8 @@ class Simulation(NamedTuple):
     user_preference : ndarray (n, C), float64
         Preference p_uc of every user for every cluster; each row sums to 1.
     parameters : dict
-        All arguments, including the choices of the preset:
-        ``simulate_interactions(**parameters)`` returns the same data.
+        The values of the arguments that determine the data, including the values that the preset
+        chose: ``simulate_interactions(**parameters)`` returns the same data.
     """
 
     X: Any
@@ -173,10 +173,10 @@ def simulate_interactions(
         Concentration of the Dirichlet distribution of the preferences, at least 0.01. If the
         concentration is below 1, most users prefer few clusters.
     activity_distribution : {"bounded_power", "pareto_clipped"}, optional
-        The distribution of the numbers k_u of interactions. With "bounded_power", P(k_u = x) is
-        proportional to x^-user_exponent for x from 1 to p. With "pareto_clipped", k_u is
-        U^(-1/user_exponent), where U is uniformly distributed from 0 to 1. The number k_u is
-        rounded down and limited to p / 2, but it is at least 1.
+        The distribution of k_u, the number of interactions of user u. With "bounded_power", the
+        probability that k_u = x is proportional to x^-user_exponent for x from 1 to p. With
+        "pareto_clipped", k_u is U^(-1/user_exponent), where U is uniformly distributed from 0 to 1;
+        this k_u is rounded down and limited to p / 2, but it is at least 1.
     interactions_per_user : int, optional
         Number of interactions k_u of every user, from 1 to n_items. By default, k_u is drawn from
         activity_distribution.
@@ -371,7 +371,7 @@ def _draw_items(
     n_threads: int | None,
     progress: parallel.Progress | None,
 ) -> sp.csr_array:
-    """Return a binary CSR matrix with activity[u] items for each user u, drawn at random.
+    """Draw ``activity[u]`` items at random for each user u, and return a binary CSR matrix.
 
     The weight of item i for user u is ``preference[u, item_cluster[i]] * popularity[i]``. If fewer
     than activity[u] items have a positive weight, the user gets all items of positive weight. The

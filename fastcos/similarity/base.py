@@ -132,7 +132,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(measure: Any) -> Capabilities:
-    """Return the capabilities of a measure, which need not be an instance of BaseMeasure."""
+    """Return the capabilities of a measure, whether it is an instance of BaseMeasure or not."""
     kind = type(measure)
     fits_nothing = _inherits(kind, "_fit")
     return Capabilities(
@@ -143,7 +143,8 @@ def capabilities(measure: Any) -> Capabilities:
     )
 
 
-# A measure has the capability append if its class overrides none of these methods of BaseMeasure.
+# A measure has the capability ``append`` if its class overrides none of the following methods of
+# BaseMeasure.
 _FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
 # The classes of measures for which warn_of_slow_changes has already issued its warning.
 _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
@@ -180,7 +181,7 @@ def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:
 
 
 def _inherits(kind: type[Any], *methods: str) -> bool:
-    """Return whether a class inherits these methods of BaseMeasure without overriding them."""
+    """Return whether a class inherits all of ``methods`` from BaseMeasure and overrides none."""
     return all(getattr(kind, method, None) is getattr(BaseMeasure, method) for method in methods)
 
 
@@ -284,8 +285,8 @@ _SCORERS = {
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
 }
 
-# This dictionary maps the names that other libraries use to the measures that rank neighbours in
-# the same order.
+# The keys are names of measures in other libraries. Each value is the measure of fastcos that ranks
+# neighbours in the same order.
 _OTHER_NAMES = {
     "l2": "neg_euclidean", "euclidean": "neg_euclidean", "sqeuclidean": "neg_euclidean",
     "l2_distance": "neg_euclidean", "metric_l2": "neg_euclidean", "ip": "dot",

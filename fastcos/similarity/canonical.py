@@ -157,7 +157,7 @@ def query_metric(
     sample: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> QueryMetric:
-    """Return the inner product of items that is derived from users, or from queries.
+    """Return an inner product for items, which is computed from users or from queries.
 
     After ``transform``, the cosine of two items is the correlation, over all users, of the scores
     that the model predicts for the two items. If ``centered`` is False, the cosine after
@@ -170,7 +170,7 @@ def query_metric(
     Adding the same vector to all items changes the cosines after ``transform``, but it does not
     change a loss that only compares items with each other, such as BPR or a softmax over items
     (theorem 10 in docs/explanation/proofs.md). After training with a loss that only compares items,
-    search the transformed items by the measure "centered_cosine".
+    search the transformed items with the measure "centered_cosine".
 
     Parameters
     ----------

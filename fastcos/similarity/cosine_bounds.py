@@ -23,11 +23,11 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # The default condition number of a rescaling, which is its largest entry divided by its smallest.
 # If a model is trained to convergence twice, with two random seeds, the two results differ by a
 # rescaling whose condition number is about 1.2 (docs/explanation/scale_of_dimensions.md). The
-# certified share of an embedding is the share of neighbours that are certified to survive every
-# rescaling up to the condition number. The certified shares of the nine embeddings in
-# docs/howto/audit.md differ most at a condition number of 1.2, where they range from 4 % for
-# isotropic noise to 76 % for a model of Eq. 2 of the paper. At a condition number of 2, only one of
-# the nine embeddings in docs/howto/audit.md has a certified share above 20 %.
+# certified share of an embedding at a condition number c is the share of neighbours that are
+# certified to survive all rescalings whose condition number is at most c. The certified shares of
+# the nine embeddings in docs/howto/audit.md differ most at a condition number of 1.2, where they
+# range from 4 % for isotropic noise to 76 % for a model of Eq. 2 of the paper. At a condition
+# number of 2, only one of these nine embeddings has a certified share above 20 %.
 CONDITION = 1.2
 # The largest condition number that is accepted. The weights of the dimensions in a cosine can be as
 # large as the square of the condition number. For weights above 1e30, float64 sums would not be
@@ -317,9 +317,10 @@ def rescaling_distance(first: Any, second: Any) -> float:
     Returns
     -------
     float
-        Logarithm of the ratio of the largest to the smallest eigenvalue of the matrix first^-1
-        second. The distance does not change if both metrics undergo the same linear change of
-        coordinates, or if one metric is multiplied by a positive number.
+        Let M be the inverse of ``first``, multiplied by ``second``. The distance is the logarithm
+        of the ratio of the largest to the smallest eigenvalue of M. The distance does not change if
+        both metrics undergo the same linear change of coordinates, or if one metric is multiplied
+        by a positive number.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class EncodedRows(NamedTuple):
     bias: Floats
 
     def take(self, numbers: Integers | slice) -> "EncodedRows":
-        """Return the rows with these numbers, in this order, with their norms and biases."""
+        """Return the rows at the indices ``numbers``, with their norms and biases."""
         rows, norms, bias = self
         read_only = validation.read_only
         bias = read_only(bias[numbers]) if len(bias) else bias
@@ -147,7 +147,7 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
 
 
 def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
-    """Convert rows of queries to the type in which items of ``item_type`` are searched."""
+    """Convert queries to the type in which a search compares them with items of ``item_type``."""
     if rows.dtype == item_type:
         return rows
     if item_type != np.float32:

@@ -6,7 +6,7 @@ one step is exactly the squared step times the difference of the Gram matrices o
 (Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly, because the small
 changes of P'P - Q'Q and the effects of the weight decay add up over many steps. The predictions PQ'
 stay the same meanwhile. The factors come to rest when the changes from the users and the changes
-from the items cancel. Two d x d matrices, the weighted Gram matrix of the users and that of the
+from the items cancel out. Two d x d matrices, the weighted Gram matrix of the users and that of the
 items, determine the factors to which training converges. The number of epochs also depends on the
 Gram matrices without weights.
 """
@@ -20,7 +20,7 @@ from fastcos.reports import as_table
 from fastcos.validation import Floats
 
 # Let c be the condition number of the map from the converged factors to the current factors. The
-# current factors count as converged if log(c) / e is below this value.
+# current factors count as converged if log(c), divided by Euler's number e, is below this value.
 _AT_REST = 1e-3
 # The largest step and the largest weight decay that are allowed. If the step or the decay were
 # larger, its product with squared slopes could overflow.
@@ -42,15 +42,15 @@ class GradientNoise(NamedTuple):
         matrix of the users minus that of the items. In one epoch, every item adds step * w * xx' to
         this difference, and every user subtracts step * w * xx' from it.
     balancing_map : ndarray (d, d), float64
-        A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
-        training converges, up to a rotation, which changes no cosine.
+        A symmetric, positive definite matrix. Training converges to ``items @ balancing_map``, up
+        to a rotation. A rotation changes no cosine.
     condition : float
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
         Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
         If the factors have converged, the value is the number of epochs in which every small
-        rescaling of the factors fades to 1/e of its size. If the number of epochs is more than 100
-        times the number for converged factors, the value is infinity.
+        rescaling of the factors fades to 1/e of its size. The value is infinity if the number of
+        epochs is more than 100 times the number that would apply to converged factors.
     """
 
     item_weights: Floats
@@ -198,7 +198,7 @@ def gradient_noise(
 
 
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
-    """Return the number of epochs in which the distance to convergence falls to 1/e.
+    """Return the number of epochs in which the distance to convergence falls by a factor of e.
 
     The number of epochs is computed for a step of 1. The distance to convergence is the logarithm
     of the condition number of the map from the converged factors to the current factors. ``start``

@@ -36,9 +36,9 @@ class QueryNormalized(BaseMeasure):
     μ_q and σ_q are the mean and the standard deviation of the cosines of the query with the items.
     Cosines with zero rows are left out. If the query is an item, its cosine with itself is left
     out, too. The score is 0 if σ_q = 0. The mean and the standard deviation are computed from d x d
-    sums, without the cosines of all pairs. Pitfall: for one query, the correction is the same for
-    all items, so it never changes the order of the results. The correction matters only if the
-    scores of different queries are compared, for example with one threshold. The measure is not
+    sums, without the cosines of all pairs. Pitfall: all cosines of a query get the same correction,
+    so the correction never changes the order of the query's results. The correction matters only if
+    the scores of different queries are compared, for example with one threshold. The measure is not
     symmetric in query and item. Source: You arXiv:2504.16318.
     """
 
@@ -59,9 +59,9 @@ class QueryNormalized(BaseMeasure):
 class _Local(BaseMeasure):
     """Base class of measures that use a statistic of the K nearest neighbours of every row.
 
-    The neighbours of an item are searched among the rows of ``other`` or, if ``other`` is None,
-    among the remaining items. The neighbours of a query are searched among the items. If the query
-    is itself an item and there is no ``other``, the query is not its own neighbour.
+    The neighbours of an item are rows of ``other`` or, if ``other`` is None, other items. The
+    neighbours of a query are items. If the query is itself an item and there is no ``other``, the
+    query is not its own neighbour.
     """
 
     metric_type = "dot"
@@ -107,7 +107,7 @@ class _Local(BaseMeasure):
         return statistics
 
     def _moved_rows(self, rows: Rows) -> Rows:
-        """Return the rows in the coordinates in which neighbours are searched."""
+        """Return the rows in the coordinates that the search for neighbours uses."""
         return rows
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
@@ -127,17 +127,17 @@ class CSLS(_Local):
     words of two languages, r(y) of an item y is the mean of the cosines of y with the K nearest
     queries. To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y)
     is the mean of the cosines of y with the K nearest of the remaining items. The result for a
-    query therefore does not depend on which queries are searched together. Pitfall: a search makes
-    two passes over all pairs of rows, or three for queries that are not items. Source: Conneau et
-    al. arXiv:1710.04087.
+    query therefore does not depend on the other queries of a call. Pitfall: a search makes two
+    passes over all pairs of rows, or three for queries that are not items. Source: Conneau et al.
+    arXiv:1710.04087.
 
     Parameters
     ----------
     n_neighbors : int, default 10
         The number K of neighbours, at most the number of other items.
     other : array_like (m, d), optional
-        Rows, such as the words of another language, among which the neighbours of items are
-        searched. Default: the remaining items.
+        Rows, such as the words of another language. The neighbours of an item are the nearest of
+        these rows. Default: the remaining items.
     """
 
     name = "csls"

@@ -1,4 +1,4 @@
-"""Functions that build and validate the records that are passed to kernels.
+"""Functions that build and validate the records that kernels take as arguments.
 
 The module ``kernels.records`` defines the types of the records. A kernel trusts its arguments: an
 array of a wrong type or shape would make it read memory outside of the array. The functions of this

@@ -24,7 +24,7 @@ class RowLookup:
         self._rows = rows
 
     def find(self, rows: Rows) -> Integers:
-        """Return, for each query (n,), the number of a row that equals the query, or -1."""
+        """Return, for each query (n,), the row number of a row that equals the query, or -1."""
         if _memory_layout(rows) == _memory_layout(self._rows):
             return np.arange(len(rows))
         sorted_hashes, numbers = self._sorted_hashes
@@ -34,7 +34,7 @@ class RowLookup:
 
     @parallel.lazy_attribute
     def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """The fingerprints of the rows in ascending order, and the numbers of these rows."""
+        """The fingerprints of the rows in ascending order, and the row number of each."""
         hashes = fingerprints(self._rows)
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order
@@ -84,10 +84,9 @@ class CosineMoments(NamedTuple):
         """Return the mean and the deviation (n,) of each row's cosines with the population.
 
         ``is_inside`` (n,) says for each row whether the row belongs to the population. If a row
-        belongs to the population, its mean and its deviation do not include the cosine of the row
-        with itself. If the row itself is the only row of the population, the mean and the deviation
-        are 0. The mean and the deviation are computed from d x d sums, without the cosines of all
-        pairs.
+        belongs to the population, the cosine of the row with itself is left out. If the row itself
+        is the only row of the population, the mean and the deviation are 0. The mean and the
+        deviation are computed from d x d sums, without the cosines of all pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
@@ -111,7 +110,7 @@ class CosineMoments(NamedTuple):
 
 
 def cosine_moments(units: Floats) -> CosineMoments:
-    """Return the moments of a population of unit rows, leaving out its zero rows."""
+    """Return the moments of a population of unit rows; rows that are zero are left out."""
     is_nonzero = units.any(axis=1)
     nonzero = units if is_nonzero.all() else units[is_nonzero]
     if not len(nonzero):

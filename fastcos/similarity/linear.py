@@ -254,9 +254,9 @@ class _Whitened(Mapped):
     def _whiten(self, moment: Floats) -> None:
         """Set ``root_`` to L (d, r), where LL' is the inverse of moment + ridge * m * I.
 
-        Constant columns of the items are dropped, and m is the mean eigenvalue of the moments of
-        the other columns. The moments of the other columns must have full rank, unless ``ridge`` is
-        positive or only the leading ``n_components`` directions are used.
+        Constant columns of the items are dropped. Let C be the moments of the columns that are not
+        constant. The number m is the mean eigenvalue of C. C must have full rank, unless ``ridge``
+        is positive or only the leading ``n_components`` directions are used.
         """
         varying_columns = np.flatnonzero(np.diag(moment) > 0)
         values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])

@@ -163,7 +163,7 @@ class MutualProximity(BaseMeasure):
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute cosine moments of items, and the largest standardised value per grid cosine."""
+        """Compute cosine moments of items, and the largest standardised value per grid point."""
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)
@@ -189,7 +189,7 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the raw score that an item with the largest standardised cosine would have."""
+        """Return a bound on the logarithm of the product, for cosines of at most ``raw``."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
@@ -280,14 +280,14 @@ class NormAngleDistance(BaseMeasure):
         return scaled, norms_of(scaled), norms_of(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Any, ...], columns: Integers) -> Floats:
-        """Return the negative distance; a zero row has a right angle to every row."""
+        """Return the negative distance; a zero row counts as orthogonal to every row."""
         B, scaled_norms, norms = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, scaled_norms)
         gaps = np.abs(norms_of(Q)[:, None] - norms[columns])
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the largest score for a squared distance s² = -raw of the encoded rows."""
+        """Return the largest score for encoded rows with the squared distance s² = -raw."""
         # The rounding errors of encoded rows and of their squared distance are proportional to the
         # magnitude of the terms that are subtracted.
         norms = np.hypot(norms_of(Q), self._median_norm)

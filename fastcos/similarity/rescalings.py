@@ -84,7 +84,7 @@ class NamedRescaling(NamedTuple):
     name : str
     rescaling : Rescaling
     items, users : str
-        Formulas of the item and of the user embeddings.
+        Formulas of the item embeddings and of the user embeddings.
     item_cosine, user_cosine : str
         Two texts: what the cosine of two items compares, and what the cosine of two users compares.
     """

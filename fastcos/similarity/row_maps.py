@@ -75,6 +75,6 @@ def as_contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def row_cuts(rows: Rows, work: int) -> parallel.Blocks:
-    """Return blocks of rows for a kernel with ``work`` multiplications per entry of a row."""
+    """Return blocks of rows for a kernel that makes ``work`` multiplications per entry of a row."""
     size = min(_MAX_ROWS, _WORK_PER_BLOCK // (rows.shape[1] * max(work, 1)) // 4 * 4)
     return parallel.row_blocks(len(rows), max(4, size))

@@ -1,7 +1,7 @@
 """A table of the measures without parameters, one row per measure.
 
 A search compares a transformed query with transformed items by their cosine, their inner product or
-their distance. Most measures of the literature differ from each other only in how they transform
+their distance. Most measures from the literature differ from each other only in how they transform
 the rows. Each row of the table names one function, either ``transform`` or ``centre_and_scale``.
 The function ``transform`` transforms the rows. The function ``centre_and_scale`` computes a centre
 and a scale from the items. To transform a row, the measure subtracts the centre from the row and
@@ -82,9 +82,9 @@ def without_row_means(rows: Rows) -> Rows:
 
 
 def centred_ranks(rows: Rows) -> Rows:
-    """Replace each entry by its rank in the row minus the mean rank, an exact float32 number.
+    """Replace each entry by its rank in the row, minus the mean rank of the row.
 
-    Equal entries of a row share the average of their ranks.
+    Equal entries of a row share the average of their ranks. float32 represents the results exactly.
     """
     ranks = parallel.unfilled(rows.shape, np.float32)
     parallel.run(row_transforms.rank_rows, row_cuts(rows, 64), as_contiguous(rows), ranks)

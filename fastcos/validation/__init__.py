@@ -45,9 +45,10 @@ _MAX_SHOWN_VALUES = 4
 # The largest number of threads that a call accepts. No machine has this many CPUs, but a process
 # can start this many threads.
 MAX_THREADS = 4096
-# If there are more than this many items for each number in the list, distinct_numbers sorts the
-# list. Otherwise, distinct_numbers marks the numbers in a mask of all items. Filling a mask of
-# 30,000 items takes about as long as sorting 500 numbers.
+# distinct_numbers sorts the list of numbers if the number of items is more than
+# _ITEMS_PER_SORTED_NUMBER times the length of the list. Otherwise, distinct_numbers marks the
+# numbers in a mask of all items. Filling a mask of 30,000 items takes about as long as sorting 500
+# numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. 2^18 float64 numbers
 # take 2 MiB and stay in a cache.
@@ -243,7 +244,7 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
 
 
 def is_float_array(X: Any) -> bool:
-    """Return whether X is a float32 or float64 array in memory, like results of ``as_rows``."""
+    """Return whether X is a float32 or float64 NumPy array that is not memory-mapped."""
     return type(X) is np.ndarray and X.dtype.char in "fd"
 
 
@@ -621,9 +622,10 @@ def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.
 
 
 def check_memory(name: str, limit: float, needed: float) -> None:
-    """Raise ValueError if a call needs more memory than the argument `name` allows.
+    """Raise ValueError if a call needs more memory than its limit.
 
-    `limit` (the allowed memory) and `needed` are in bytes; the error message shows MiB.
+    `name` is the name of the argument that sets the limit. `limit` and `needed` are in bytes; the
+    error message shows MiB.
     """
     if limit < needed:
         rule = f"at least {needed / 2**20:.2f} MiB for this call"

@@ -1,4 +1,4 @@
-"""Recognise from the name of a table column whether the column holds users, items or values."""
+"""Recognise the columns of users, items and values in a table by the names of the columns."""
 
 import re
 from collections.abc import Collection

@@ -3,10 +3,9 @@
 Every public function that accepts rows converts them with this module. A value that cannot be
 converted exactly, or that could be read in two ways, raises an error that names the call to use
 instead. To recognise an object of another library, such as a PyTorch tensor or a sparse matrix,
-this module looks for the library in ``sys.modules``. This module does not import the library,
-because a caller that has an object of the library has already imported the library. Objects of
-other libraries are read by the interfaces that they offer: ``__array__``, Arrow's C data interface,
-or DLPack.
+this module looks for the library in ``sys.modules`` instead of importing it: a caller who has such
+an object has already imported its library. Objects of other libraries are read through the
+interfaces that they offer: ``__array__``, Arrow's C data interface, or DLPack.
 """
 
 import contextlib
@@ -48,7 +47,7 @@ def is_sparse(values: Any) -> bool:
 
 
 def from_container(name: str, values: Any) -> Any:
-    """Return a container of another library as an array if NumPy could not read it exactly.
+    """Return a container of another library as an array if NumPy cannot read it exactly.
 
     Values that NumPy reads exactly are returned unchanged. TypeError is raised for a masked array,
     because NumPy would drop its mask, and for a table with a column of ids, because NumPy would use
@@ -136,7 +135,7 @@ def from_arrow(name: str, column: Any) -> Array:
 
 
 def _from_arrow_capsule(name: str, values: Any) -> Any:
-    """Read a column or a table by Arrow's C data interface, and return it as an array."""
+    """Read a column or a table through Arrow's C data interface, and return it as an array."""
     try:
         import pyarrow as arrow
     except ImportError:
@@ -150,7 +149,7 @@ def _from_arrow_capsule(name: str, values: Any) -> Any:
 
 
 def _from_dlpack(name: str, values: Any) -> Array:
-    """Return a tensor of any library that supports DLPack as an array, without a copy.
+    """Convert a tensor of any library to an array through DLPack, without a copy.
 
     TypeError is raised if the tensor is not in main memory.
     """
@@ -254,7 +253,7 @@ def _from_objects(name: str, array: Array) -> Array:
 
 
 def _check_columns(name: str, columns: list[str]) -> None:
-    """Raise TypeError if a table has a column of ids, which would be used as a coordinate."""
+    """Raise TypeError if a table has a column of ids; NumPy would use the ids as coordinates."""
     ids = [column for column in columns if is_id(column)]
     users = [column for column in columns if column_word(column, USER_WORDS) in USER_WORDS]
     items = [column for column in columns if column_word(column, ITEM_WORDS) in ITEM_WORDS]
