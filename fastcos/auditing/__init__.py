@@ -11,9 +11,10 @@ items, and calls the following modules:
 
 - ``neighbor_edges`` finds the nearest items of sampled rows.
 - ``robustness`` bounds the share of neighbours that no rescaling removes.
-- ``certificates`` computes lower bounds: it proves for some neighbours that no rescaling removes
-  them.
-- ``attacks`` computes upper bounds: it searches for rescalings that remove a neighbour.
+- ``certificates`` proves for some neighbours that no rescaling removes them. The share of these
+  neighbours is a lower bound on the share that survives all rescalings.
+- ``attacks`` searches for rescalings that remove a neighbour. The share of neighbours that no
+  attack removes is an upper bound on the share that survives all rescalings.
 - ``worst_rescaling`` searches for the single map that replaces the most neighbours.
 - ``variants`` computes other parametrisations of the model, and invariant baselines.
 - ``label_recovery`` searches for the lowest and the highest AUC of labels under rescalings.
@@ -25,8 +26,8 @@ Other modules of the package answer other questions:
 - ``alignment`` maps a new version of a model to the coordinates of the old version.
 - ``calibration`` computes the threshold for each false-positive rate, so that a score has a
   meaning.
-- ``fastcos.similarity.gradient_noise`` computes the scale of the dimensions to which stochastic
-  gradient descent converges, so that ``audit`` can recognise this scale.
+- ``fastcos.similarity.gradient_noise`` predicts the scales that stochastic gradient descent gives
+  to the dimensions, so that ``audit`` can recognise these scales.
 
 An edge is a pair of an item and one of its k nearest neighbours. An edge or a neighbour survives a
 map if the neighbour is still among the k nearest items after the map has been applied to all items.

@@ -1,11 +1,11 @@
 """Alignment: mapping a retrained model to the coordinates of the old model.
 
-Two trainings of one model differ by an invertible map of the latent space, so a vector of the old
-training cannot be compared with vectors of the new training. Alignment makes vectors of two
-trainings comparable without changing a prediction. The algorithm first computes the balanced
-factors of both models (``canonicalize``), which are unique up to a rotation. The algorithm then
-rotates the new model, so that the new items come as near as possible to the old items. The rotation
-is the solution of an orthogonal Procrustes problem.
+The factors of two training runs of one model may differ by an invertible map of the latent space.
+In this case, a vector of the old run cannot be compared with vectors of the new run. Alignment
+makes the vectors of both runs comparable without changing a prediction. The algorithm first
+computes the balanced factors of both models (``canonicalize``), which are unique up to a rotation.
+The algorithm then rotates the new model, so that the new items come as near as possible to the old
+items. The rotation is the solution of an orthogonal Procrustes problem.
 
 Source: Zielnicki and Hsiao, arXiv:2508.07574; Schönemann, Psychometrika 31 (1966).
 """
@@ -176,8 +176,8 @@ def align(
     were trained on the cosine.
 
     Alignment makes the vectors of two versions comparable. The rotation does not make the neighbour
-    lists of two versions more alike, because a rotation changes no cosine. To make the lists more
-    alike, start the training of the new version from the factors of the old version.
+    lists of two versions more alike, because a rotation changes no cosine. To make the neighbour
+    lists more alike, start the training of the new version from the factors of the old version.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def align(
     -----
     The QR decompositions of users and items take O((n + p) d²) time. The function also computes an
     SVD of a d x d' matrix. The balanced factors depend on the set of items: if a third of the items
-    are new, the residual between two trainings of the same model is about 0.05.
+    are new, the residual between two training runs of the same model is about 0.05.
 
     Examples
     --------

@@ -24,8 +24,8 @@ _COMPETITORS = 1
 # list of an item contains its k nearest neighbours and the next N_LISTED items.
 N_LISTED = 48
 # An attack tries only an ascending list of condition numbers, which are called levels. The
-# logarithm of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. The
-# logarithm of the radius that the attack finds is therefore accurate to 3 %.
+# logarithm of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. Rounding a
+# radius up to a level therefore raises its logarithm by at most 3 %.
 _LEVEL_STEP = 0.03
 
 

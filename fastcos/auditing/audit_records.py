@@ -46,23 +46,23 @@ class RobustnessPoint(Record):
     condition : float
         The largest condition number of the maps.
     certified_linear : float
-        Lower bound of the share of neighbours that survive every invertible linear map.
+        Lower bound on the share of neighbours that survive every invertible linear map.
         Certificates were computed for all items, and the bound is the share of neighbours that were
         certified.
     certified : float
-        Lower bound of the share of neighbours that survive every rescaling. Certificates were
+        Lower bound on the share of neighbours that survive every rescaling. Certificates were
         computed for sampled items, and the bound is the share of neighbours that were certified.
     unbroken : float
-        Upper bound of the share of neighbours that survive every rescaling. Attacks were computed
+        Upper bound on the share of neighbours that survive every rescaling. Attacks were computed
         for sampled items, and the bound is the share of neighbours that no attack removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
-        Upper bound of the share of neighbours that survive the worst single rescaling. The bound is
+        Upper bound on the share of neighbours that survive the worst single rescaling. The bound is
         the share of neighbours that survive the worst rescaling that a search found
         (:func:`fastcos.auditing.worst_rescaling`).
     worst_linear : float
-        Upper bound of the share of neighbours that survive the worst single linear map. The bound
+        Upper bound on the share of neighbours that survive the worst single linear map. The bound
         is the share of neighbours that survive the worst linear map that a search found.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling. The logarithms of the entries of a
@@ -164,8 +164,8 @@ class LabelRecovery(Record):
         Number of labelled items on which the AUC was evaluated; the search for the rescalings did
         not use them.
     given, low, high : float
-        Pairwise AUC of the audited embeddings, and the lowest and the highest pairwise AUC under
-        the rescalings that the search found. The AUCs ``given``, ``low`` and ``high`` are computed
+        The pairwise AUC of the audited embeddings, of the rows ``items / low_rescaling``, and of
+        the rows ``items / high_rescaling``. The AUCs ``given``, ``low`` and ``high`` are computed
         on items that the search did not use. The true range of the AUC is at least as wide as the
         range from ``low`` to ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64

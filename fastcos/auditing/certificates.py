@@ -26,12 +26,12 @@ from fastcos.validation import Floats, Integers
 # piece of the range, it halves the piece, at most DEPTH times. A certificate examines all 2^DEPTH
 # pieces only if the condition number is near the radius.
 DEPTH = 6
-# If a list of competing items does not decide an edge, the edge is examined again with a list that
-# is _GROWTH times as long.
+# If the length of a list of competing items limits the radius of an edge, the edge is examined
+# again with a list that is _GROWTH times as long.
 _GROWTH = 8
 # A search tries only an ascending list of condition numbers, which are called levels. The logarithm
-# of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. The logarithm of a
-# radius is therefore accurate to 1 %.
+# of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. Rounding a radius
+# down to a level therefore lowers its logarithm by at most 1 %.
 _LEVEL_STEP = 0.01
 # The logarithm of the lowest condition number that a search tries. A map with the condition number
 # exp(_MIN_LOG_LEVEL) is so near to the identity that it does not change float32 rows.
@@ -77,11 +77,9 @@ def certified_neighbors(
     """Return the k nearest neighbours by cosine, each with a proven radius of robustness.
 
     The radius of a neighbour is a condition number: no map of the family with a lower condition
-    number removes the neighbour from the k nearest items. For the family "linear", the radius is a
-    lower bound of the smallest condition number at which a map removes the neighbour. For the
-    family "rescaling", the radius approximates the lowest condition number at which an item that is
-    not one of the k nearest can become nearer than the neighbour. The logarithms of the radius and
-    of this condition number differ by at most 1 %.
+    number removes the neighbour from the k nearest items. The smallest condition number at which a
+    map removes the neighbour may be larger than the radius. For the family "rescaling", the
+    function tests a list of condition numbers whose logarithms grow in steps of 1 %.
 
     Parameters
     ----------
@@ -197,10 +195,10 @@ def rescaling_radii(
 
     Each radius is one of the ascending ``levels``, or a number that is computed only from Fisher's
     z of the cosines. Each edge is first examined with a list of the ``first_list`` nearest
-    competing items, which suffices for most edges. The edges that the first list does not decide
-    are examined again with longer lists, of up to ``longest_list`` items. The list of an edge may
-    leave out some items. For these items, the code uses a general bound: a map with the condition
-    number κ changes Fisher's z by at most ln κ.
+    competing items, which suffices for most edges. If the length of this list limits the radius of
+    an edge, the edge is examined again with longer lists of up to ``longest_list`` items. For items
+    that are not in the list, the code uses a general bound: a map with the condition number κ
+    changes Fisher's z of a cosine by at most ln κ.
 
     The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
     longest lists take 128 MiB.
@@ -210,7 +208,7 @@ def rescaling_radii(
     radius = parallel.unfilled((n, k), np.float64)
     for start in range(0, n, batch_rows):
         batch, first, length = np.arange(start, min(start + batch_rows, n)), k, first_list + k
-        # Upper bounds of the radii, computed from the items that have been examined so far.
+        # Upper bounds on the radii, computed from the items that have been examined so far.
         bounds = np.full((len(batch), k), levels[-1])
         while len(batch):
             length = min(length, longest)

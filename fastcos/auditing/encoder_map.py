@@ -113,9 +113,9 @@ def map_encoder(
 ) -> EncoderMap:
     """Fit a map from a new encoder to an old encoder, and predict the overlap of their neighbours.
 
-    The prediction comes from ten-fold cross-validation over the sample. The texts of each fold are
-    searched in the whole old corpus. If the texts were searched only within the small sample, the
-    neighbours of the two encoders would agree far more often.
+    The prediction comes from ten-fold cross-validation over the sample. For the texts of each fold,
+    the whole old corpus is searched. If only the small sample were searched, the neighbours of the
+    two encoders would agree far more often.
 
     Parameters
     ----------
@@ -148,14 +148,14 @@ def map_encoder(
 
     See Also
     --------
-    fastcos.align : aligns two trainings of one recommender.
+    fastcos.align : aligns two training runs of one recommender.
     fastcos.auditing.diff_models : the overlap of two encoders that embedded the same texts.
 
     Notes
     -----
     The prediction holds for queries from the same distribution as the sample. The prediction is
-    about which neighbours a query finds, not about how relevant they are. The searches of the m
-    sampled texts in the corpus take O(m p d') time.
+    about which neighbours a query finds, not about how relevant they are. Searching the corpus for
+    the neighbours of the m sampled texts takes O(m p d') time.
 
     Examples
     --------
@@ -200,11 +200,11 @@ def map_encoder(
     )
     # The final map is better than the map of a fold. The final map is fitted on all texts, whereas
     # the map of a fold is fitted on only nine tenths of the texts. The advantage of the final map
-    # is estimated from ``gain``. The variable ``gain`` is the overlap of the maps of the folds,
-    # minus the overlap of maps that are fitted on only half of the same texts. If the error of a
-    # map is proportional to 1 / m for m texts, the overlap of the final map exceeds the overlap of
-    # a fold by one tenth of ``gain``. If the error decreases linearly with log m, the overlap of
-    # the final map exceeds the overlap of a fold by 15 % of ``gain``.
+    # is estimated from ``gain``. The variable ``gain`` is the overlap that the maps of the folds
+    # reach, minus the overlap that maps reach if they are fitted on only half of the same texts. If
+    # the error of a map is proportional to 1 / m for m texts, the overlap of the final map exceeds
+    # the overlap of a fold by one tenth of ``gain``. If the error decreases linearly with log m,
+    # the overlap of the final map exceeds the overlap of a fold by 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

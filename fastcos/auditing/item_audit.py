@@ -107,9 +107,9 @@ def audit(
         Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
-        recognises the factors of a training in which the weight decay of each row was weighted by
-        its number of interactions, as in ALS-WR. Many epochs of stochastic gradient descent lead to
-        the same form if all observations have equal noise.
+        recognises factors that were trained with a weight decay proportional to the number of
+        interactions of each row, as in ALS-WR. Many epochs of stochastic gradient descent lead to
+        nearly the same form as ALS-WR if all observations have equal noise.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
         With ``gradient_noise``, the audit recognises factors to which stochastic gradient descent
@@ -120,13 +120,13 @@ def audit(
     condition : float
         The verdict is about rescalings D whose largest entry is at most ``condition`` times the
         smallest entry. The condition number of D is its largest entry divided by its smallest. The
-        default of 1.2 is typical of two converged trainings of one model that differ only in their
-        random seed. The rescaling between two short trainings, or between trainings with different
-        initial factors or optimisers, has a condition number of 2 to 30
+        default of 1.2 is typical of two converged training runs of one model that differ only in
+        their random seed. The rescaling between two short training runs, or between runs with
+        different initial factors or optimisers, has a condition number of 2 to 30
         (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the rescaling
         between the two special cases of section 2.2 of the paper has a condition number of 5. The
-        rescaling between the original factors and either special case has a condition number of
-        2.2.
+        rescaling from the original factors to one of the two special cases has a condition number
+        of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
@@ -152,7 +152,7 @@ def audit(
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
-        Function that is called as progress(done, total) while the nearest neighbours are searched.
+        Function that is called as progress(done, total) during the search for nearest neighbours.
         ``done`` and ``total`` are numbers of items.
     random_state : int or Generator
         Seed of the samples.

@@ -44,7 +44,7 @@ def label_recovery_range(
     labels : array_like (p,), int or str
         Label of each item. Items with the label None are left out.
     condition : float
-        Upper limit of the condition number of D, which is its largest entry divided by its
+        Upper limit on the condition number of D, which is its largest entry divided by its
         smallest.
     n_threads : int, optional
         As in :func:`fastcos.top_k`.

@@ -184,9 +184,9 @@ def diff_models(
     Notes
     -----
     The rescaling and the linear map are fitted by least squares to all items that are nonzero in
-    both versions. Neighbours are also searched only among these items. The arrays are read into
-    memory as a whole. A linear map from d' to d columns has d' x d parameters, so it overfits if
-    there are few items.
+    both versions. Items that are zero in either version are left out of the neighbour lists. The
+    arrays are read into memory as a whole. A linear map from d' to d columns has d' x d parameters,
+    so it overfits if there are few items.
 
     Examples
     --------

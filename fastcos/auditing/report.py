@@ -87,8 +87,8 @@ class Audit(Record):
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
         of a sampled item and one of its neighbours. To first order, a rescaling with the condition
-        number κ changes Fisher's z = artanh(cosine) of a pair by at most ln κ times the index of
-        the pair.
+        number κ changes Fisher's z = artanh(cosine) of a pair by at most ln κ times the
+        ``tv_index`` of the pair.
     random_basis_sensitivity : float
         Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
         ``sensitivity``.
@@ -170,9 +170,9 @@ class Audit(Record):
     def nearest_parametrization(self) -> VariantScores | None:
         """The parametrisation nearest to that of the audited embeddings, or None.
 
-        A linear map leads from the audited embeddings to each other parametrisation. The nearest
-        parametrisation is the one whose map has the lowest condition number. If no map from the
-        audited embeddings to another parametrisation is invertible, the property is None.
+        The audit computes the linear maps from the audited embeddings to the other
+        parametrisations. The nearest parametrisation is the one whose map has the lowest condition
+        number. If none of the maps is invertible, the property is None.
         """
         by_condition = [
             (form.condition, form)
@@ -240,8 +240,7 @@ class Audit(Record):
     def is_free(self) -> bool:
         """Whether the rescaling D may be arbitrary because training has not determined it.
 
-        Whether D may be arbitrary follows from ``trained_on``, from ``weight_decay_on`` and from
-        the factors themselves.
+        The value depends on ``trained_on``, on ``weight_decay_on`` and on the factors themselves.
         """
         if self.trained_on == "cosine":
             return False
@@ -571,7 +570,7 @@ class Audit(Record):
                 "factor divided by its smallest.",
                 "Neighbours below the band are certified to survive. For each neighbour above the "
                 "band, the attack found a D that removes it. The curve of the worst single D that "
-                "the search found is an upper bound of the share of neighbours that survive, "
+                "the search found is an upper bound on the share of neighbours that survive, "
                 "because the search may have missed a worse D.",
                 f"The shares for rescalings were computed from {self.n_sampled} sampled items, ± "
                 "one standard error; the shares for linear maps were computed from all items.",

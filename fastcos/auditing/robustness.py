@@ -29,8 +29,8 @@ def robustness_curve(
 
     ``sample`` contains all items, and the row numbers of some of them. Only the edges of these
     items are certified and attacked under rescalings. ``linear`` (p, k) contains the certified
-    radii of the edges of all items under linear maps. ``generator`` draws the items for the search
-    for the worst single maps.
+    radii of the edges of all items under linear maps. ``generator`` draws everything that is
+    random: the samples and the starting points of the map search, and the random rescalings.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a

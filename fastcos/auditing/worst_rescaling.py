@@ -48,12 +48,12 @@ _MIN_STARTS, _START_BUDGET = 2, 200_000
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
-# The gap between an item and a neighbour is the difference of their values z = artanh(cosine). A
-# map can bring the item nearer than the neighbour only if the gap is at most _PROVEN_GAP times the
-# logarithm of the condition number (Theorem 6). To save time, the search considers only items whose
-# gap to the neighbour is at most _SEARCH_GAP times the logarithm of the condition number. With a
-# _SEARCH_GAP of 0.6, the search in a small model would miss some of the edges that a map can
-# remove.
+# Let z be the artanh of the cosine between a sampled item and another item. The gap between an item
+# and a neighbour is the z of the neighbour minus the z of the item. A map can bring the item nearer
+# than the neighbour only if the gap is at most _PROVEN_GAP times the logarithm of the condition
+# number (Theorem 6). To save time, the search considers only items whose gap to the neighbour is at
+# most _SEARCH_GAP times the logarithm of the condition number. With a _SEARCH_GAP of 0.6, the
+# search in a small model would miss some of the edges that a map can remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The first starting points follow from the gradient of a smoothed number of removed edges, because
 # the number itself is a step function without a useful gradient. _WIDTHS contains one width of the
@@ -64,9 +64,8 @@ _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # For a robustness curve, most searches start from the map that was found for another condition
-# number. A search that starts from the map of another condition number tries
-# _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. With 1, 2 or 4 flips per dimension, the
-# share of replaced neighbours is the same to within 1 %.
+# number. Such a search tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. With 1, 2
+# or 4 flips per dimension, the share of replaced neighbours is the same to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
@@ -79,10 +78,10 @@ class WorstRescaling(NamedTuple):
     Attributes
     ----------
     condition : float
-        Upper limit of the condition number of the map.
+        Upper limit on the condition number of the map.
     replaced : float
         Share of the k nearest neighbours that are no longer among the k nearest items after the
-        items have been mapped. ``replaced`` is a lower bound of the share that the true worst map
+        items have been mapped. ``replaced`` is a lower bound on the share that the true worst map
         replaces, because the search may miss the true worst map.
     error : float
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
@@ -118,8 +117,8 @@ def worst_rescaling(
     :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
     is not certified may be removed by some map, but different neighbours may require different
     maps. A model uses only one parametrisation at a time, so ``worst_rescaling`` searches for the
-    worst single map. The share of replaced neighbours that the function returns is a lower bound,
-    because a longer search may find a worse map.
+    worst single map. The function returns a lower bound on the share of neighbours that the worst
+    map replaces, because a longer search may find a worse map.
 
     Parameters
     ----------
@@ -357,9 +356,9 @@ def _inverse(squares: Floats) -> Floats:
 
 
 class _Edges:
-    """The edges of sampled items, with the unit rows of these items and of their listed items.
+    """The neighbour lists of sampled items, with the unit rows of all sampled and listed items.
 
-    The items of each list are in descending order of their cosine.
+    The items of each list are in descending order of their cosine with the sampled item.
     """
 
     def __init__(self, sample: ItemRows, k: int) -> None:
@@ -372,11 +371,12 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return, for each list, how many items a map may bring nearer than the k-th neighbour.
+        """Return, per list, how many of its first items may be among the k nearest after a map.
 
-        Let z = artanh(cosine), and let the map have the condition number ``condition``. An item can
-        overtake the k-th neighbour only if the z of the item and the z of the neighbour differ by
-        at most ``gap`` times ln(condition).
+        Let z be the artanh of the cosine between a listed item and the sampled item. The function
+        counts the items whose z is at least z_k - ``gap`` ln(condition), where z_k is the z of the
+        k-th neighbour. If ``gap`` is _PROVEN_GAP, no map with the condition number ``condition``
+        brings any other item nearer than one of the k neighbours.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

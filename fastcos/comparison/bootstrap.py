@@ -63,9 +63,9 @@ class Evaluation:
     - `score`, `estimate`: the name of the score that ranks the candidates, and the function that
       estimates this score.
     - `failure`: the first words of the conclusion if no test is significant.
-    - `chance`: a function that estimates the score of a trivial answer, which the best candidate
-      must exceed. If the task itself has tested the candidates, `chance` is None, and `outcomes`
-      contains the test results.
+    - `chance`: a function that estimates the score of a trivial answer. A candidate is recommended
+      only if the best candidate scores higher than the trivial answer. If the task itself has
+      tested the candidates, `chance` is None, and `outcomes` contains the test results.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
     - `trivial_scores`: functions that estimate further scores of the trivial answer, by name.
@@ -360,7 +360,7 @@ def _conclusion(
 def _success(
     evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
 ) -> str:
-    """Return a sentence with the significant test results first, and then the other results."""
+    """Return a sentence that lists the significant test results before the other test results."""
     if not evaluation.success:
         return ""
     results = [

@@ -36,8 +36,8 @@ DEFAULT_MEASURES = frozenset((
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # The measures that compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# The measures that are not candidates by default, because they compute the same scores as the plain
-# cosine under another rescaling.
+# By default, these measures are not candidates, because they would repeat scores that the plain
+# cosine has under one of the rescalings.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # _EQUAL maps a measure to another measure that ranks the items in the same order for every query.
 # For each query, the measures "angular" and "query_normalized" are increasing functions of the
@@ -49,11 +49,10 @@ _EQUAL = {
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# Each key is a measure that uses a model if there is one, and the value is the data that the
-# measure then requires besides the rows ("" for none). Without a model, these measures compare the
-# rows as they are.
+# These measures use a model if there is one, and compare the rows as they are if there is none.
+# Each value replaces the requirement that the class of the measure declares (``needs``).
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# The requirements that classes of measures declare and that embeddings can meet.
+# Two of the requirements that the class of a measure may declare in its attribute ``needs``.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
 # The requirements of candidates, in the words that the leaderboard shows to its readers.
@@ -243,9 +242,10 @@ def select_candidates(
     the data that it requires. The second result is a dict of the measures that are left out, each
     with the data that it requires.
 
-    If `with_users` is false, measures that compare users with items are rejected. Measures that
-    compare users with each other are accepted only if there is no model, because only the rows of
-    vectors without a model may belong to users.
+    If `with_users` is false, measures that compare users with items are rejected. A measure that
+    compares users with each other is then accepted only if there is no model, because the vectors
+    of a caller without a model may be users. The measure object must already contain the items (its
+    argument ``other``).
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:
@@ -284,8 +284,8 @@ def _check_requirements(
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other, got {got}")
-    # A caller may choose a measure of rows [a_i, b_i] for rows without a model. Each row then
-    # counts as the concatenation of two vectors a_i and b_i of equal width.
+    # If there is no model, a caller may choose a measure that requires rows [a_i, b_i]. Each of the
+    # caller's rows is then read as two vectors a_i and b_i of equal width.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(requirement) and not are_two_halves:
         parameter = requirement.split()[0]

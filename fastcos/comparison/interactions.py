@@ -109,8 +109,8 @@ def compare(
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
     chooses a candidate, and the other half measures the lead of this candidate. The intervals show
     only how much the scores would change with other queries, for the same data and the same models.
-    With newly drawn data, the scores change by more than the intervals show. Between simulations of
-    the paper with different seeds, for example, an AUC differs by 0.03 to 0.06.
+    With newly drawn data, the scores change by more than the intervals show. For example, if the
+    simulation of the paper is repeated with another seed, an AUC changes by 0.03 to 0.06.
 
     Parameters
     ----------
@@ -373,10 +373,11 @@ def _candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Return the candidates, starting with the cosine, and the measures that are left out.
 
-    The candidates are the measures under every rescaling, and the same measures after every
-    preprocessing. If `with_columns` is true, measures of the columns of X are also candidates; they
-    need no model. The second result is a dict of the measures that are left out, each with the data
-    or the memory that it requires.
+    Every measure is a candidate under the first rescaling and under each further rescaling that may
+    change its scores. Each of these candidates is repeated after every preprocessing. If
+    `with_columns` is true, measures of the columns of X are also candidates; they need no model.
+    The second result is a dict of the measures that are left out, each with the data or the memory
+    that it requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

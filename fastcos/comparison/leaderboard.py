@@ -8,8 +8,8 @@ from fastcos.comparison.examples import Example
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
-# Some scores have the same name in the table and in the conclusion above it, but different values.
-# _PER_ITEM explains the difference.
+# Some scores in the conclusion have the same name as scores in the table below it, but different
+# values. _PER_ITEM explains why the values differ.
 _PER_ITEM = (
     "AUC and P@10 are means over items, so that common labels count most. The scores per class in "
     "the conclusion are means over labels, so that each label counts the same."
@@ -80,8 +80,8 @@ class Leaderboard(Record):
         Name of the score.
     rows : list of LeaderboardRow
         One row per candidate. If the task is to predict held-out interactions, an additional row
-        contains the scores of recommending the most popular items to all users. The recommendation
-        of the most popular items is not a candidate.
+        contains the scores of recommending the most popular items to all users. This additional row
+        is not a candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
@@ -97,9 +97,9 @@ class Leaderboard(Record):
     recommended : Candidate or None
         The recommended candidate; None if ``beats_chance`` is false.
     gain : BootstrapInterval or None
-        Cross-fitted gain of the best other candidate over the baseline; None if the baseline is the
-        only candidate. To compute the gain, each half of the units chooses a candidate, and the
-        other half measures the gain of this candidate.
+        Cross-fitted gain over the baseline, for the best candidate that is not the baseline; None
+        if the baseline is the only candidate. To compute the gain, each half of the units chooses a
+        candidate, and the other half measures the gain of this candidate.
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str

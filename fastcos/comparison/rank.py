@@ -50,8 +50,8 @@ class RankChoice:
         largest. The rank 1 is excluded, because the first singular value mainly reflects
         popularity.
     by_parallel_analysis : int
-        Number of singular values before the first one that does not exceed the entry of
-        ``noise_singular_values`` at the same index; at least 2.
+        Number of leading entries of ``singular_values`` that exceed the entries of
+        ``noise_singular_values`` at the same indices; at least 2.
     """
 
     ranks: Integers
@@ -180,7 +180,7 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return the number of values before the first one that does not exceed the noise; at least 2.
+    """Return how many leading values exceed the noise at the same indices; at least 2.
 
     `noise` contains the values that noise alone would produce, in the same order as `values`.
     """

@@ -27,7 +27,7 @@ MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """Scores under the named rescalings and the grid; neighbours under the named rescalings."""
+    """Scores for every rescaling, and neighbours for the named rescalings only."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]

@@ -1,4 +1,4 @@
-"""The result of ``compare``: scores of the cosine by rescaling, and a leaderboard of measures."""
+"""The result of ``compare``: scores of the cosine per rescaling, and a leaderboard of measures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -127,7 +127,7 @@ def rescalings_table(named: Sequence[RescalingScores]) -> Table:
 @as_table
 @dataclass(frozen=True)
 class Comparison(Record):
-    """The result of :func:`fastcos.compare`: scores of the cosine by rescaling, and a leaderboard.
+    """The result of :func:`fastcos.compare`: scores of the cosine per rescaling, and a leaderboard.
 
     Attributes
     ----------

@@ -51,11 +51,11 @@ def compare_vectors(
     Spearman's correlation of the best measure is significantly above 0. With ``held_out``, the task
     is to predict interactions that the model has not seen, as in :func:`fastcos.compare` without
     labels. A measure is recommended only if the best measure scores higher than recommending the
-    most popular items. With ``held_out``, you can judge a model, such as ALS or BPR in the library
-    implicit, by its recommendations and by its similar items. The measure ``user_item_dot``
-    recommends the items with the highest scores that the model predicts. For a measure of items,
-    each seen item of a user votes for similar items. The lead of the best measure over the cosine
-    is cross-fitted, as in :func:`fastcos.compare`.
+    most popular items. With ``held_out``, you can judge a model by its recommendations and by its
+    similar items, for example an ALS or BPR model of the library ``implicit``. The measure
+    ``user_item_dot`` recommends the items with the highest scores that the model predicts. For a
+    measure of items, each seen item of a user votes for similar items. The lead of the best measure
+    over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
@@ -86,8 +86,8 @@ def compare_vectors(
         the user.
     users : array_like (n, d), optional
         Embeddings of the users. The measure ``query_metric_cosine`` requires embeddings of the
-        users. Measures that compare users with items, such as ``user_item_dot``, also require them,
-        and are evaluated only with ``held_out``.
+        users. Measures that compare users with items, such as ``user_item_dot``, also require the
+        users, and are evaluated only with ``held_out``.
     measures : sequence of str or Measure, or "default", optional
         The measures to compare, or "default" for twelve measures that rank items differently. If
         you omit ``measures``, the comparison includes all measures whose required data you have

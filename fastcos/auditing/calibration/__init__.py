@@ -9,9 +9,10 @@ rate. The package consists of the following modules:
 - ``histogram`` counts the scores in 2^16 bins, and counts the high scores of each row.
 - ``tail`` fits a generalised Pareto distribution to the highest scores.
 - ``threshold_range`` searches for the lowest and the highest threshold under rescalings D.
-- ``distribution`` computes thresholds, p-values, expected numbers of false positives and false
-  discovery rates.
-- ``result`` adds intervals, a verdict and notes, and ``files`` saves and loads the result as JSON.
+- ``distribution`` computes thresholds, p-values, false discovery rates and expected numbers of
+  false positives.
+- ``result`` contains the class ``Calibration``, which adds intervals, a verdict and notes to the
+  distribution. ``files`` saves and loads calibrations as JSON.
 - ``labelled`` computes error rates and probabilities from labelled pairs (``calibrate_pairs``).
 - ``pairs`` returns examples of pairs next to a threshold, and scores of chosen pairs.
 

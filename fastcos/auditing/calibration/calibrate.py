@@ -66,9 +66,9 @@ def calibrate(
         of the result uses this rate by default. A rate below the ``smallest_fpr`` of the result is
         replaced by ``smallest_fpr``, and the field ``fpr`` contains the rate that was used.
     sample : int, optional
-        Number of items that are drawn without replacement. If ``queries`` is passed, the same
-        number of queries is drawn. Default: all rows. The method ``rate_interval`` of the result
-        returns an interval for the sampling error.
+        Number of rows that are drawn without replacement: from the items and, if ``queries`` is
+        passed, from the queries as well. Default: all rows. The method ``rate_interval`` of the
+        result returns an interval for the sampling error.
     condition : float, optional
         If ``condition`` is passed, the function also computes the range of the threshold for the
         rate ``fpr`` under all rescalings D with a condition number of at most ``condition``
@@ -76,11 +76,11 @@ def calibrate(
         measure "cosine" and without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name of
-        the model is stored with the result. An index may also store the name of its model. A search
-        of such an index raises an error if it uses a calibration of another model.
+        the model is stored with the result. An index may also store the name of its model. Such an
+        index can be searched only with a calibration of the same model.
     progress : callable, optional
         Function that is called as progress(done, total), where both arguments are numbers of
-        queries. A query counts once in each pass.
+        queries. Each pass counts all queries again.
     random_state : int or Generator
         Seed of the sample.
 

@@ -19,8 +19,8 @@ RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # above a score, the relative standard error of their share is 10 %. If the queries are the items,
 # each pair is counted twice, so the relative standard error is 14 %.
 OBSERVED = 100
-# The lowest false-positive rate for which the tail model is used is EXTRAPOLATED divided by the
-# number of pairs.
+# The tail model is used down to a false-positive rate of EXTRAPOLATED divided by the number of
+# pairs.
 EXTRAPOLATED = 0.01
 
 
@@ -110,7 +110,7 @@ class PairDistribution(Record):
 
     @property
     def _is_bounded(self) -> bool:
-        """Whether no score can exceed the last edge of the bins, as for cosines."""
+        """Whether the last edge is an upper bound on all possible scores, as for cosines."""
         return Bins(self.low, self.width) == COSINE_BINS
 
     def p_value(self, scores: Any) -> Floats:
@@ -125,9 +125,9 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray, float64
-            Probabilities in the shape of ``scores``, at least ``smallest_fpr``. If at least 100
-            pairs are above the lower edge of the bin of a score, the probability is the share of
-            these pairs; otherwise the tail model determines the probability.
+            One probability for each score. Every probability is at least ``smallest_fpr``. If at
+            least 100 pairs are above the lower edge of the bin of a score, the probability is the
+            share of these pairs; otherwise the tail model determines the probability.
         """
         values = as_scores(scores)
         above = self.pairs_above
@@ -176,7 +176,7 @@ class PairDistribution(Record):
         scores : array_like (n, k)
             Scores of the neighbours of n queries, such as ``top_k(...).scores``.
         n_items : int
-            Number of items among which each query was searched.
+            Number of items in the collection that was searched for each query.
 
         Returns
         -------

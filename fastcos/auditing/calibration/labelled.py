@@ -123,8 +123,8 @@ class LabelledCalibration(Record):
             share = expit(slope * values + intercept)
         if prevalence is not None:
             prevalence = validation.as_real("prevalence", prevalence, above=0, below=1)
-            # By Bayes' rule, the odds that a pair is relevant are multiplied by the ratio of the
-            # prior odds.
+            # By Bayes' rule, the odds that a pair is relevant change by the factor (new prior odds)
+            # / (prior odds among the labelled pairs).
             ratio = prevalence / (1 - prevalence) * self.n_other / self.n_relevant
             share = share * ratio / (share * ratio + (1 - share))
         return np.where(values == -np.inf, 0.0, share)

@@ -50,7 +50,7 @@ class Calibration(PairDistribution):
     Attributes
     ----------
     measure : str
-        Name of the measure of the scores.
+        Name of the measure that computed the scores.
     fpr : float
         The false-positive rate to which the verdict refers.
     low, width : float
@@ -76,9 +76,9 @@ class Calibration(PairDistribution):
         For each query and each threshold in ``levels``, the number of scores of the query that
         reach the threshold.
     independent : ndarray (6,), float64
-        For each threshold in ``levels``, the number of independent pairs that would determine the
-        rate of the threshold as precisely as the pairs above the threshold do. The pairs above a
-        threshold are not independent, because several of them contain the same row.
+        For each threshold in ``levels``, the number of independent pairs that would be as
+        informative as the pairs above the threshold. The pairs above a threshold are not
+        independent, because several of them contain the same row.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
@@ -157,12 +157,12 @@ class Calibration(PairDistribution):
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """Return how many independent pairs would determine a rate as precisely as all pairs do.
+        """Return how many independent pairs would be as informative as the pairs above a threshold.
 
         The result is n / r, where n is the number of pairs above the threshold for the rate
         ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
         computed at a rate that is about three times as high as ``fpr``. At the rate ``fpr`` itself,
-        r would be too small for a sample that lacks a hub by chance.
+        r would be too small if the sample happens to contain no hub.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -256,7 +256,7 @@ class Calibration(PairDistribution):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Warnings about rows with many high scores, small rates, duplicates and the tail model."""
+        """Warnings about duplicates, small rates, a poor tail model, and rows with high scores."""
         notes = []
         pairs = self.query_counts.sum(axis=1) / (1 + self.self_join)
         pairs_per_independent = np.divide(

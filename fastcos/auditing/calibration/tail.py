@@ -18,7 +18,7 @@ MIN_PAIRS = 1000
 # tail model were fitted to all pairs, the true false-positive rate at a threshold would be only
 # half of the requested rate.
 MAX_SHARE = 0.2
-# Largest number of quantiles of the tail to which the tail model is fitted.
+# The tail model is fitted to at most _FITTED quantiles of the tail.
 _FITTED = 5000
 
 
@@ -26,8 +26,8 @@ _FITTED = 5000
 class Tail(Record):
     """Generalised Pareto distribution of the scores above a start value.
 
-    The share of all pairs with a score of at least start + x is modelled by
-    share (1 + shape x / scale)^(-1 / shape).
+    According to the model, the share of all pairs with a score of at least ``start`` + x is
+    ``share`` (1 + ``shape`` x / ``scale``)^(-1 / ``shape``).
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Tail(Record):
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that the model expects a given share of all pairs to reach."""
+        """Return the score that a given share of all pairs reaches, according to the model."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)
@@ -87,8 +87,8 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
     n_before = cumulative[bins] - counts[first + bins]
-    # The excesses of the scores over the start of the tail are in units of the width of a bin,
-    # because squares of very large scores would overflow.
+    # The excess of a score over the start of the tail is measured in bins, because squares of very
+    # large scores would overflow.
     excess = bins + (steps - n_before) / counts[first + bins]
     if not excess[-1] > 2:
         return None

@@ -45,7 +45,7 @@ class ThresholdRange(Record):
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
-        Bounds of the threshold. The bounds hold after every linear map with a condition number of
+        Bounds on the threshold. The bounds hold after every linear map with a condition number of
         at most ``condition``, and therefore also after every such rescaling D.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of two rescalings D. If D is ``low_rescaling``, the threshold of the rows ``rows /
@@ -91,7 +91,7 @@ class ThresholdRange(Record):
                     f"threshold without a rescaling, rate {self.fpr:.2g}": self.given,
                     "lowest threshold found": self.low,
                     "highest threshold found": self.high,
-                    "bounds of the threshold": f"{self.bound_low:.3f} .. {self.bound_high:.3f}",
+                    "bounds on the threshold": f"{self.bound_low:.3f} .. {self.bound_high:.3f}",
                 },
                 verdict=self.verdict,
             ),
@@ -122,8 +122,8 @@ def threshold_range(
     pairs. Among all rescalings D with a condition number of at most ``condition``, the function
     searches for the one with the lowest threshold and for the one with the highest threshold. The
     true range is at least as wide as the range that the search finds. The function also returns
-    bounds of the threshold, which hold for every linear map with a condition number of at most
-    ``condition``.
+    bounds on the threshold. These bounds hold for every linear map with a condition number of at
+    most ``condition``.
 
     The logarithms of the entries of all allowed D form a box. The search first makes steps towards
     vertices of the box, and then uses Powell's method. The derivatives of the cosines near the
@@ -137,7 +137,7 @@ def threshold_range(
     fpr : float
         False-positive rate, from 1 / (number of pairs) to 1.
     condition : float
-        Upper limit of the condition number of D, which is its largest entry divided by its
+        Upper limit on the condition number of D, which is its largest entry divided by its
         smallest. The limit must be from 1 to 1e15.
     sample : int, optional
         Number of rows that are drawn without replacement; None for all rows. The time and the
@@ -148,7 +148,7 @@ def threshold_range(
     Returns
     -------
     ThresholdRange
-        The range of the threshold that the search found, and bounds of the threshold.
+        The lowest and the highest threshold that the search found, and bounds on the threshold.
 
     Examples
     --------

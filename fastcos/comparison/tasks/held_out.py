@@ -104,7 +104,7 @@ class HeldOutTask:
         return self._scores(neighbors.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
-        """Return the evaluation of all candidates on this task, which ranks them by NDCG.
+        """Return the evaluation of all candidates on this task, ranked by NDCG.
 
         A candidate is recommended only if the NDCG of the best candidate is significantly higher
         than the NDCG of recommending the most popular items.

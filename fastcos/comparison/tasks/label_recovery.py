@@ -37,9 +37,9 @@ from fastcos.validation import Floats, Integers
 N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
-# The columns are divided into N_GROUPS groups per voter, because the maxima of the groups give a
-# lower bound on the scores of the voters. For 5,000 or more columns, the number of columns that
-# reach this bound is at most about 6 % larger than the number of voters.
+# The columns are divided into N_GROUPS groups per voter. The k-th largest of the maxima of the
+# groups is a lower bound on the score of the k-th voter. For 5,000 or more columns, the number of
+# columns that reach this bound is at most about 6 % larger than the number of voters.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of the
 # scores of 300 queries take 0.2 MB per candidate.
@@ -134,7 +134,7 @@ class LabelTask:
         return LabelScores(average, auc, precision, is_right.astype(np.float64), ranking)
 
     def evaluation(self, scores: Sequence[LabelScores]) -> Evaluation:
-        """Return the evaluation of all candidates on this task, which ranks them by MAP@R.
+        """Return the evaluation of all candidates on this task, ranked by MAP@R.
 
         A candidate is recommended only if a permutation test of the precision@10, of the AUC or of
         a single label is significant.
@@ -168,7 +168,7 @@ class LabelTask:
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
         # The columns are divided into groups, and the maximum of each group is computed. The k-th
-        # largest maximum is a lower bound of the k-th best score. Computing this bound takes less
+        # largest maximum is a lower bound on the k-th best score. Computing this bound takes less
         # time than partitioning the scores of all columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)

@@ -1,4 +1,4 @@
-"""The task to predict how similar people rate pairs; the score is Spearman's correlation."""
+"""The task to predict how people rate the similarity of pairs, scored by Spearman's correlation."""
 
 from collections.abc import Sequence
 
