@@ -125,9 +125,9 @@ def top_k(
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
         The memory in MiB that one task may use. A worker with n threads and the memory limit M
-        allows at most M / (2 n). The largest allowed value is the smallest of these limits. The
-        default is the setting ``working_memory``, or the largest allowed value if the setting
-        exceeds it.
+        allows at most M / (2 n), and ``working_memory`` must not exceed the limit of any worker.
+        The default is the setting ``working_memory``, or the smallest of the workers' limits if the
+        setting exceeds this limit.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -235,11 +235,10 @@ def compare(
 ) -> Comparison:
     """Return the comparison that :func:`fastcos.compare` computes, with one task per cell.
 
-    There are two kinds of cells: the candidates of the leaderboard, and the rescalings of the
-    fields ``named`` and ``grid``. The calling process fits the models, and writes the data and the
-    models to files. Every worker reads each file once, so every worker needs enough memory for X
-    and the models.
-    ``folder`` is a directory that every worker can read under this path; the call creates a
+    A cell is a candidate of the leaderboard, or a rescaling in one of the fields ``named`` and
+    ``grid`` of the result. The calling process fits the models, and writes the data and the models
+    to files. Every worker reads each file once, so every worker needs enough memory for X and the
+    models. ``folder`` is a directory that every worker can read under this path; the call creates a
     temporary directory in it. The other arguments are those of :func:`fastcos.compare`.
     """
     client = get_client() if client is None else client
@@ -361,8 +360,8 @@ def _open_rows(name: str, path: Any) -> Any:
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
     """Return the number of bytes that one task may use.
 
-    `working_memory` is the argument of ``top_k``, in MiB. If it is None, the result is the setting
-    ``working_memory``, or the smallest memory per task among the workers if that is less.
+    `working_memory` is the argument of ``top_k``, in MiB. If it is None, the result is the smaller
+    of two numbers: the setting ``working_memory``, and the least memory per task of any worker.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
@@ -434,9 +433,9 @@ class _ClusterOperator(Operator):
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """Submit one task per shard, and return the futures of their products.
 
-        ``product`` is the name of a method of SparseOperator, and ``factor`` is its argument. The
-        factor is submitted as the result of a task. If the worker that holds the factor dies, Dask
-        can run this task again.
+        ``product`` is the name of a method of SparseOperator, and ``factor`` is its argument. A
+        separate task returns the factor. If the worker that holds the factor dies, Dask can run
+        this task again.
         """
         limit, worker = smallest_worker(self._client)
         task_bytes = self._bytes_of_a_task(factor)
@@ -492,8 +491,8 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
     """Return the product of a shard with ``factor``; this function runs on a worker.
 
     ``product`` is the name of a method of SparseOperator. If ``product`` is "rmatmul", ``factor``
-    has as many rows as the whole matrix, and the first row of the shard is row ``first`` of the
-    whole matrix.
+    has one row for every row of the whole matrix. The first row of the shard is row ``first`` of
+    the whole matrix.
     """
     X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())

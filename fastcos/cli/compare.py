@@ -250,7 +250,8 @@ def _next_commands(
         return []
     columns = options.option_words(args, *options.INTERACTION_COLUMNS)
     if best.rescaling == NO_MODEL:
-        if args.labels:  # No command finds the neighbours of an item by its column of interactions.
+        if args.labels:
+            # No command finds neighbours of items that are represented by the columns of X.
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = (
@@ -290,7 +291,7 @@ def _next_commands(
 
 
 def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
-    """Return the entry of --measures that stands for this measure, with its parameters."""
+    """Return the measure of the best candidate, with its parameters, as --measures spells it."""
     if isinstance(best.source, str):
         return best.measure
     pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)
@@ -301,7 +302,7 @@ def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
 
 
 def _compare_vectors(args: argparse.Namespace) -> int:
-    """Compare measures for vectors, once per task: held-out interactions, labels, files of pairs.
+    """Compare measures for vectors by held-out interactions, by labels and by each file of pairs.
 
     Return 1 if there is a task in which no measure exceeds the chance level, else 0.
     """
@@ -384,7 +385,7 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
 
 
 def _held_out_task(args: argparse.Namespace, factors: io.Factors) -> dict[str, Any]:
-    """Read interactions before and after the training of a model, for compare_vectors."""
+    """Read earlier interactions, such as the training data, and the held-out interactions."""
     rule = "a file with item and user embeddings"
     users = validation.as_instance("--model", factors.users, np.ndarray, rule)
     has_user_ids = args.user_ids is not None
@@ -427,8 +428,8 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
 def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
     """Return the rows of at most four models: the worst D, D = I, the best D, and Eq. 2.
 
-    The worst D has the lowest AUC, and the best D has the highest AUC. Without labels there is no
-    AUC, so the paper's rescalings D = S^1/2 and D = Σ^-1/2 take the places of these two.
+    The worst D has the lowest AUC, and the best D has the highest AUC. Without labels, there is no
+    AUC. In this case, D = S^1/2 and D = Σ^-1/2 of the paper replace the worst D and the best D.
     """
     from fastcos.comparison import EQ2
 

@@ -198,7 +198,7 @@ def _search(args: argparse.Namespace) -> int:
 def _read_excluded_ids(
     args: argparse.Namespace, index: SimilarityIndex, query_ids: npt.NDArray[Any]
 ) -> list[npt.NDArray[Any]] | None:
-    """Read --exclude; return the ids that each query must not find."""
+    """Read --exclude; return the ids to exclude for each query."""
     if args.exclude is None:
         return None
     data = io.read_interactions(args.exclude, value="")

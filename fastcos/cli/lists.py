@@ -170,7 +170,7 @@ def add_names(parser: "argparse._ActionsContainer") -> None:
 def read_names(
     args: argparse.Namespace, source: str, ids: Any, source_vectors: "io.Vectors | None" = None
 ) -> Any:
-    """Read the names of --names or the texts of --text; None if neither option is given.
+    """Return the names in --names or the texts in --text; None if neither option is given.
 
     If `source_vectors` is not None, it contains the vectors and ids of the file `source`. If
     `source` is a table, it may also contain the texts.

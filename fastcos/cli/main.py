@@ -96,7 +96,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Completion(argparse.Action):
-    """An action that prints the completion script of a shell."""
+    """An action that prints a completion script for a shell."""
 
     def __call__(self, parser: argparse.ArgumentParser, *values: Any) -> NoReturn:
         _, shell, _ = values

@@ -1,4 +1,4 @@
-"""Read and write the folder of ``fastcos fit``: the model, the item ids and user statistics."""
+"""Read and write the folder that ``fastcos fit`` saves: a model, item ids and user statistics."""
 
 import argparse
 from pathlib import Path
@@ -32,8 +32,8 @@ class ModelFolder(NamedTuple):
 
     - `model`: the fitted model.
     - `ids`: the ids of the items of the model.
-    - `typical`: rows (2 k, p) whose user embeddings have the same mean and the same second moments
-      as the user embeddings of the training data.
+    - `typical`: rows (2 k, p) of artificial users. Their embeddings have the same mean and the same
+      second moments as the user embeddings of the training data.
     - `popularity`: the number of users of each item, or None if the folder does not contain these
       numbers.
     """
@@ -96,11 +96,12 @@ def read_factors(
 ) -> io.Factors:
     """Read the items and users of a model, from a folder of `fastcos fit` or a file of embeddings.
 
-    The embeddings of a folder are computed with D = I. User embeddings of a folder are computed
-    from interactions of the users with the items of the model. ``args`` contains the options of
-    ``options.add_vectors``. The function prints messages about recognised columns and conversions.
-    If keep_biases is true, the embeddings of items and users contain columns for the biases of the
-    model, so that inner products of users and items are the scores of the model.
+    If ``path`` is a folder, the embeddings are computed with D = I. The user embeddings are then
+    computed from the interactions in the file ``users``; if ``users`` is None, artificial users
+    take their place. ``args`` contains the options of ``options.add_vectors``. The function prints
+    messages about recognised columns and conversions. If keep_biases is true, the embeddings of
+    items and users contain columns for the biases of the model, so that inner products of users and
+    items are the scores of the model.
     """
     columns = {name: getattr(args, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):

@@ -144,9 +144,9 @@ def _calibration(
 
 
 def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors | None"]:
-    """Return the embeddings, the ids of the items, and the vectors that were read.
+    """Return the embeddings of the items, the ids of the items, and the vectors in SOURCE.
 
-    The vectors are None if SOURCE is a model folder and not a file.
+    The third value is None if SOURCE is a model folder and not a file of vectors.
     """
     from fastcos.comparison.candidates import Embeddings
 

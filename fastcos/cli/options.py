@@ -93,7 +93,7 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Within the block, put the flag of a table into errors about the columns of this table.
+    """Within the block, let errors about a column of a table mention the flag of this table.
 
     Some tables, such as the table of --names, have no flags that choose columns. An error about a
     column of such a table therefore names the flag of the table itself. `name_option` is the flag
@@ -147,10 +147,10 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 
 
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
-    """Read a file of vectors from the columns that the options name.
+    """Read vectors from the columns that --vector-column and --id-column name.
 
-    If `shared` is true, the options also describe another file, the file of items. The options for
-    columns are therefore ignored if `path` is a .npy file, which has no columns.
+    If `shared` is true, the two options also apply to the file of items. They are therefore ignored
+    if `path` is a .npy file, which has no columns.
     """
     from fastcos.io import read_vectors
 

@@ -101,8 +101,8 @@ def _with_few_colours(pixels: Any) -> Any:
     from fastcos.plots.style import MAP_COLOURS
 
     scale = colormaps[MAP_COLOURS].resampled(N_COLOURS)(range(N_COLOURS))[:, :3]
-    # The greys are white and a series of shades from black to light grey. The light grey is darker
-    # than the middle of the colour scale.
+    # The shades of grey run from black to a light grey, which is darker than the middle of the
+    # colour scale. The last colour is white.
     greys = np.append(np.linspace(0, 0.8, N_GREYS - 1), 1)[:, None].repeat(3, axis=1)
     palette = Image.new("P", (1, 1))
     palette.putpalette((255 * np.vstack([scale, greys])).round().astype(np.uint8).tobytes())

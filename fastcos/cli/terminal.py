@@ -106,7 +106,7 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a function progress(done, total) that shows progress and remaining time on stderr.
 
     On a terminal, the progress is shown by a progress bar; on another stream, a line is printed
-    every ten seconds. The total may change from one call of progress to the next.
+    every ten seconds. The total may change from one call to the next.
     """
     if not has_rich():
         yield lambda done, total: None

@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("FASTCOS_CACHE_DIR must be set if there is no home directory, got none")
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
-    # Jobs of different tiers compile no common code, so processes that run at the same time rarely
-    # wait for each other.
+    # Jobs for different tiers never compile the same code, so processes that run at the same time
+    # rarely wait for each other.
     jobs = [(job, tier) for job in JOBS for tier in tiers]
     messages: set[str] = set()
     n_processes = min(config.n_threads(), len(jobs))
@@ -164,7 +164,7 @@ def _compare() -> None:
 
 
 def _recommend() -> None:
-    """Recommend in the three ways of `fastcos recommend`.
+    """Recommend items by each of the three methods of `fastcos recommend`.
 
     Items are ranked by user-item scores, by votes of the nearest users, or by votes of the items
     that a user has seen.
@@ -203,7 +203,7 @@ def _search(dtype: str) -> None:
 
 
 def _search_wide_queries(items: Any, measure: str) -> None:
-    """Search float32 items with one query and with many queries in float64, with all options."""
+    """Search float32 items with one and with many float64 queries, and with all options."""
     queries = _vectors("float64", 100) / 3
     index = SimilarityIndex(measure).fit(items)
     _search_in_every_way(index, queries)

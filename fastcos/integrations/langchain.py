@@ -229,8 +229,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> list[tuple[Document, float]]:
         """Return the k nearest documents with their scores, in descending order of the score.
 
-        ``filter`` limits the search to the documents that it accepts. A filter is a function that
-        returns True for the documents that may be found, or a dict of conditions on the metadata of
+        ``filter`` limits the search to some of the documents. A filter is a function that returns
+        True for the documents that may be found, or a dict of conditions on the metadata of
         documents. A condition is one value (``{"source": "a.pdf"}``), a list of allowed values, or
         a comparison (``{"year": {"$gte": 2020}}``). The operators of comparisons are ``$eq``,
         ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``. The operators ``$and``,
@@ -238,10 +238,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         The metadata of a document are read only once, when a search with conditions first needs
         them. If you change the metadata later, searches with conditions ignore the change.
 
-        ``min_score`` limits the result to documents with at least this score. Pass a score, such as
-        a cosine, or a calibration. The threshold of a calibration is a score that a random pair
-        reaches with probability ``fpr``, where ``fpr`` is the argument that was passed to
-        ``calibrate``.
+        ``min_score`` limits the result to documents with at least this score. ``min_score`` is a
+        number or a calibration, which stands for its threshold. The threshold of a calibration is a
+        score that a random pair reaches with probability ``fpr``, where ``fpr`` is the argument
+        that was passed to ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
@@ -410,10 +410,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> "FastcosVectorStore":
         """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
 
-        Documents that another model embedded are refused. If ``model`` is not None, the store must
-        have been saved with this model name. If ``model`` is None, the attribute ``model_name`` or
-        ``model`` of the embeddings is compared with the name that was saved with the store,
-        provided that both exist.
+        An error is raised if the documents were embedded by another model. If ``model`` is not
+        None, the store must have been saved with this model name. If ``model`` is None, the
+        function uses the attribute ``model_name`` or ``model`` of the embeddings. If both this name
+        and a saved name exist, they must be equal.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
         argument is accepted for calls that were written for the FAISS store of LangChain.

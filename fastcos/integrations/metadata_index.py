@@ -66,7 +66,8 @@ class MetadataIndex:
         The mapping assigns one condition to each key. A condition is a single value, a collection
         (list, tuple or set) of allowed values, or a dict of comparisons, as in ``{"year": {"$gte":
         2020, "$lt": 2025}}``. ``"$and"`` and ``"$or"`` take a list of mappings, and ``"$not"``
-        takes one mapping. A document whose value cannot be compared does not meet the comparison.
+        takes one mapping. A text and a number cannot be compared, so ``"$lt"`` and similar
+        comparisons are false for them.
         """
         positions = self._meeting(conditions)
         return np.fromiter(positions, np.int64, len(positions))

@@ -52,7 +52,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
 
     @property
     def backend_type(self) -> Backend:
-        """The type of vicinity's basic backend, because both backends use the same file format."""
+        """``Backend.BASIC``, because the files have the format of vicinity's basic backend."""
         return Backend.BASIC
 
     def _update_precomputed_data(self) -> None:
@@ -69,7 +69,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
         return list(zip(indices, distances, strict=True))
 
     def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
-        """Return the vectors at a distance of at most `threshold`, among the max_k nearest ones."""
+        """Return those of the max_k nearest vectors whose distance is at most `threshold`."""
         return [
             (numbers[distances <= threshold], distances[distances <= threshold])
             for numbers, distances in self.query(vectors, max_k)

@@ -1,4 +1,4 @@
-"""Choice of the columns of users, items, values, ids and vectors, by name and content."""
+"""Choose the columns of users, items, values, ids and vectors, by name and content."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,8 +23,8 @@ def find_column(
 
     If ``column`` is not None, exactly one column must have this name. If ``column`` is None, the
     function looks for a column whose name is in `words`. Case, punctuation and endings such as Id
-    are ignored. If several names match, FastcosFormatError is raised. ``argument`` is the name of
-    the caller's argument in error messages.
+    are ignored. If several names match, FastcosFormatError is raised. ``argument`` is the name by
+    which error messages mention ``column``.
     """
     if column is not None:
         if names.count(column) != 1:
@@ -91,13 +91,13 @@ def choose_vector_columns(
 
     If a table has a column of lists, this column contains the vectors. Otherwise, every column of
     numbers contains one dimension of the vectors, except columns of ids and indices. By default,
-    the column of ids is the only column whose name stands for ids, such as ``id`` or ``item``. If
-    no column has such a name, the column of ids is an index that pandas, polars or R has written.
+    the ids are read from the only column whose name stands for ids, such as ``id`` or ``item``. If
+    no column has such a name, the ids are read from an index that pandas, polars or R has written.
     An index that only counts the rows from 0 is not used. If a table has neither a column with a
-    name for ids nor a usable index, the column of ids is the only column of texts. If the table
-    contains a column of lists, a column of whole numbers may be the column of ids, just like a
-    column of texts. If a table contains no column of lists, a column that mixes numbers with blanks
-    or texts raises an error. Columns of texts and of other types are not part of the vectors.
+    name for ids nor a usable index, the ids are read from its only column of texts. If the table
+    contains a column of lists, the ids may also be in a column of whole numbers. If a table
+    contains no column of lists, a column that mixes numbers with blanks or texts raises an error.
+    Columns of texts and of other types are not part of the vectors.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

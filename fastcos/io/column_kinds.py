@@ -23,7 +23,7 @@ from fastcos.io.columns import (
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 
-# A pattern of numbers in unusual notations: several numbers in one cell that is not JSON, such as
+# A pattern for numbers in unusual notations: several numbers in one cell that is not JSON, such as
 # "[0.1 0.2]" of NumPy or "0.1|0.2"; numbers with a decimal comma or a unit; and hexadecimal
 # numbers.
 _ENTRY = rf"(?:{NUMBER_PATTERN}|nan|None|\.\.\.)"
@@ -238,7 +238,7 @@ def _classify_list(values: list[Any]) -> tuple[str, Any]:
 
 
 def _all_numbers(cells: Sequence[Any]) -> Floats | None:
-    """Return finite numbers, or texts of finite numbers, as float64, or None for other cells."""
+    """Return the cells as float64 if all are finite numbers or texts of such numbers, else None."""
     types = set(map(type, cells))
     if types == {str}:
         joined = "".join(cells)

@@ -53,7 +53,7 @@ _INFINITE_WORDS = frozenset(
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 NUMBER_PATTERN = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _NUMBER = re.compile(NUMBER_PATTERN, re.ASCII)
-# A pattern of plain integers, which may be written as floats such as 7.0.
+# A pattern for whole numbers, which may be written as floats such as 7.0.
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0+)?", re.ASCII)
 # Every integer up to this number can be represented exactly in float64.
 _LARGEST_EXACT = 2**53
@@ -180,17 +180,16 @@ def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) 
 
 
 def _is_escaped(text: str) -> bool:
-    """Return whether all surrogates of a text stand for bytes.
+    """Return whether every surrogate in a text represents a byte that is not UTF-8.
 
-    A text from JSON may also contain surrogates that do not stand for bytes, because JSON can write
-    one character as a pair of surrogates.
+    A text from JSON may also contain half of a surrogate pair, which does not represent a byte.
     """
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip
 
 
 def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) -> TextColumn:
-    """Return a column of ids in the spelling that is common to all formats.
+    """Return a column of ids, spelled in the same way for all file formats.
 
     Blanks, ids of more than 500 characters, booleans and fractional numbers raise an error.
     """
@@ -210,7 +209,7 @@ def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) ->
 def common_spelling(
     path: PathLike, name: str, column: TextColumn, lines: Integers, *, allow_blanks: bool = False
 ) -> TextColumn:
-    """Return a column of ids or labels in the spelling that is common to all formats.
+    """Return a column of ids or labels, spelled in the same way for all file formats.
 
     Only numbers and booleans have several spellings; other texts do not change. Pass
     allow_blanks=True for labels, because labels may be blank or fractional. If allow_blanks is
@@ -260,7 +259,7 @@ def common_spelling(
 
 
 def _merged(texts: list[str], codes: Integers) -> TextColumn:
-    """Return a column with distinct texts, by merging the codes of equal texts."""
+    """Give equal texts the same code; return a column whose texts are distinct."""
     vocabulary = new_vocabulary()
     new_codes = np.array([vocabulary[text] for text in texts], np.int64)
     return TextColumn(list(vocabulary), new_codes[codes])
@@ -290,7 +289,7 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
 def check_row_numbers(
     path: PathLike, ids: npt.NDArray[Any], file_ids: Any, hint: str = "ids=, --ids FILE"
 ) -> None:
-    """Raise FastcosFormatError if rows have no ids, and a file contains unknown row numbers.
+    """Raise FastcosFormatError if rows have no ids, but the ids in a file are not row numbers.
 
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
@@ -341,9 +340,9 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 class Numbers(dict[str, float]):
     """A parser of the cells of one column as float64; cells that are not finite numbers become NaN.
 
-    The method ``read`` turns the booleans true and false into infinity and minus infinity. If all
-    cells are booleans, :meth:`finish` converts infinity to 1 and minus infinity to 0. A limited
-    number of parsed texts is cached.
+    The method ``read`` returns infinity for true and minus infinity for false, because no cell that
+    contains a number becomes infinite. If all cells are booleans, :meth:`finish` converts these
+    values to 1 and 0. A limited number of parsed texts is cached.
     """
 
     first_broken: str | None = None

@@ -1,4 +1,4 @@
-"""Readers of item and user embeddings of saved models, for similarities between items."""
+"""Readers of the item and user embeddings that saved models contain."""
 
 import warnings
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ class Factors:
 
     @property
     def has_biases(self) -> bool:
-        """Whether the scores of the model include biases; ``items`` and ``users`` contain none."""
+        """Whether the model has biases, which ``items`` and ``users`` do not contain."""
         return self._with_biases is not None
 
     def scoring_embeddings(self) -> ScoringEmbeddings:
@@ -305,7 +305,7 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
 def common_rows(
     path: PathLike, ids: Array, old_path: PathLike, old_ids: Array
 ) -> tuple[Integers, Integers]:
-    """Return the rows of the common items of two files, matched by id.
+    """Return the row numbers, in each of two files, of the items that both files contain.
 
     FastcosFormatError is raised if the two files have no id in common, or if they contain no ids
     and have different lengths.

@@ -1,4 +1,4 @@
-"""Item and user embeddings of fitted models of other libraries, recognised by their attributes."""
+"""Take item and user embeddings out of the fitted models of other libraries."""
 
 from typing import Any
 
@@ -45,12 +45,12 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     Returns
     -------
     Factors
-        ``items`` (p, d) and ``users`` (n, d), as float32 or float64, for similarities between
-        items. If there are no users, ``users`` is None. The result also contains the ids of the
-        items (0 .. p-1 if there are no ids), and notes about conversions. Arrays are not copied if
-        they have the right type and order. For recommendations, use ``scoring_embeddings()`` of the
-        result, which returns users and items whose inner products are the scores of the model,
-        including biases.
+        ``items`` (p, d) and ``users`` (n, d), as float32 or float64. If there are no users,
+        ``users`` is None. The result also contains the ids of the items (0 .. p-1 if there are no
+        ids), and notes about conversions. Arrays are not copied if they have the right type and
+        order. Use ``items`` for similarities between items. For recommendations, use
+        ``scoring_embeddings()`` of the result, which returns users and items whose inner products
+        are the scores of the model, including biases.
 
     Warns
     -----

@@ -1,4 +1,4 @@
-"""Reading of interactions that are larger than memory, in one pass over a table, into shards."""
+"""Convert a table of interactions that does not fit into memory to shards, in one pass."""
 
 from contextlib import ExitStack
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Readers of interactions of users with items, from tables and matrix files."""
+"""Readers of user-item interactions in tables and matrix files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,9 +43,10 @@ class Interactions(_InteractionFields):
     item_ids : ndarray (p,), int64 or str
         Ids of the columns, ascending.
     columns : mapping of str
-        The columns of the table that were read: ``"users"``, ``"items"``, and ``"values"``, which
-        is None if every row counted as 1. The mapping is empty for a matrix file. ``columns`` is
-        not an element of the tuple, so ``X, user_ids, item_ids = read_interactions(path)`` works.
+        The names of the columns that were read, under the keys ``"users"``, ``"items"`` and
+        ``"values"``. The entry ``"values"`` is None if every row counted as 1. The mapping is empty
+        for a matrix file. ``columns`` is not an element of the tuple, so
+        ``X, user_ids, item_ids = read_interactions(path)`` works.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})
@@ -189,7 +190,7 @@ def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
 def merge_cells(
     path: Path, cells: Integers, values: npt.NDArray[np.float64], lines: Integers, duplicates: str
 ) -> tuple[Integers, npt.NDArray[np.float64]]:
-    """Return the distinct cells in ascending order, with the merged values of each cell."""
+    """Merge the values of equal cells; return the distinct cells, ascending, and their values."""
     order = np.argsort(cells, kind="stable")
     is_first = np.ones(len(cells), dtype=bool)
     sorted_cells = cells[order]

@@ -59,14 +59,14 @@ class ItemLabels(_LabelFields):
         Names of the items, of at most 200 characters each; an item without a name has its id as the
         name.
     n_several, n_none, n_other : int
-        How many items have the entry -1 in ``labels`` for each of the three reasons. ``n_several``
-        counts items with several labels. ``n_none`` counts items without a label or without a row
-        in the table. ``n_other`` counts items with a label that is not in ``only``.
+        The numbers of items with the entry -1 in ``labels``, by reason. ``n_several`` counts items
+        with several labels. ``n_none`` counts items without a label or without a row in the table.
+        ``n_other`` counts items with a label that is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
-        The columns of the table that were read: ``"items"``, ``"labels"``, and ``"names"``, which
-        may be None. ``columns`` is not an element of the tuple.
+        The names of the columns that were read, under the keys ``"items"``, ``"labels"`` and
+        ``"names"``. The entry ``"names"`` may be None. ``columns`` is not an element of the tuple.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})

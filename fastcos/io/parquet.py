@@ -1,4 +1,4 @@
-"""Reading of Parquet and Arrow files as tables by pyarrow, which is an optional dependency."""
+"""Read Parquet and Arrow files as tables, with the optional dependency pyarrow."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +23,7 @@ _NESTED = (*_LISTS, "struct", "map", "union")
 
 
 class _ArrowFile:
-    """An Arrow file or stream that ArrowTable can read like a ParquetFile of pyarrow."""
+    """An Arrow file or stream; its methods are those that ArrowTable calls on a ParquetFile."""
 
     def __init__(self, arrow: Any, path: Path) -> None:
         source = arrow.memory_map(str(path))
@@ -67,7 +67,7 @@ class ArrowTable:
         ]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the rows in chunks: the number of each row, and the cells of each column.
+        """Yield row numbers and columns of cells, one chunk of rows at a time.
 
         The first row has the number 1.
         """

@@ -68,7 +68,7 @@ class BoundedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
-        """Write the next bytes to the buffer, and return their number."""
+        """Write the next bytes to the buffer, and return how many bytes were written."""
         block = self._source.read(len(buffer))
         self._report()
         buffer[: len(block)] = block
@@ -99,7 +99,7 @@ class _Transcoder(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
-        """Write the next bytes to the buffer, and return their number."""
+        """Write the next bytes to the buffer, and return how many bytes were written."""
         while not self._pending:
             block = self._source.read(1 << 16)
             try:
@@ -121,9 +121,10 @@ class _Transcoder(io.RawIOBase):
 def open_text(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a text file like ``open_bytes``, and yield it as UTF-8 without a byte order mark.
+    """Open a text file, and yield a stream of its text as UTF-8 without a byte order mark.
 
-    Text with a byte order mark of UTF-16 or UTF-32, which spreadsheets write, is converted.
+    The arguments have the same meaning as in :func:`open_bytes`. Text with a byte order mark of
+    UTF-16 or UTF-32, which spreadsheets write, is converted.
     """
     with open_bytes(path, member, progress) as stream:
         start = stream.peek(4)[:4]

@@ -55,7 +55,8 @@ class Table(Protocol):
     ----------
     path : Path
     lists : sequence of str
-        The columns of lists of numbers, if the file declares the types of its columns.
+        The names of the columns that contain lists of numbers. Empty if the file does not declare
+        the types of its columns.
     """
 
     path: Path
@@ -66,7 +67,7 @@ class Table(Protocol):
         """The names of the columns, in the order of the file."""
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the rows in chunks: the line number of each row, and the cells of each column.
+        """Yield line numbers and columns of cells, one chunk of rows at a time.
 
         In formats that are not text, rows are counted from 1, and the row numbers take the place of
         the line numbers. If the argument ``names`` is None, each chunk contains all columns that
@@ -131,7 +132,7 @@ class DelimitedTable:
         self._start = start if header else [(line, first), *start]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the rows in chunks: the line number of each row, and the cells of each column.
+        """Yield line numbers and columns of cells, one chunk of rows at a time.
 
         If a row extends over several lines, its line number is the number of the last line.
         """
@@ -182,12 +183,13 @@ def _find_delimiter(line: str) -> str:
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table of vectors is a header, which names the columns.
 
-    The first line is a header if a text in it stands above numbers or lists, or if a number in it
-    stands above lists. A first line with the numbers 0, 1, 2, ... is a header, because pandas
-    writes these numbers as names of columns. The first line is not a header if it contains lists. A
-    first line with fractional, negative or repeated numbers is not a header unless a text in it
-    names ids. If these rules do not decide whether the first line is a header or a row of vectors,
-    an error is raised.
+    The first line is not a header if it contains lists. It is a header if a text in it stands above
+    numbers or lists, if a number in it stands above lists, or if it contains no numbers. A first
+    line with the numbers 0, 1, 2, ... is a header, because pandas writes these numbers as names of
+    columns. A first line of whole numbers is also a header if another field is blank or names ids.
+    If no field is blank or names ids, a first line with fractional, negative or repeated numbers is
+    not a header, and neither is a line that consists of one whole number other than 0. In all other
+    cases, an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:
@@ -245,7 +247,7 @@ class JsonTable:
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield the rows in chunks: the line number of each row, and the cells of each column."""
+        """Yield line numbers and columns of cells, one chunk of rows at a time."""
         records = self._records(self._progress)
         while chunk := list(islice(records, _CHUNK)):
             lines = np.array([line for line, _ in chunk])
@@ -289,9 +291,10 @@ class Columns(NamedTuple):
 
 
 def read_columns(table: Table, texts: Sequence[str], number: str | None = None) -> Columns:
-    """Read the columns ``texts`` as texts; if ``number`` is passed, read it as finite numbers.
+    """Read columns of texts and, if ``number`` is passed, a column of finite numbers.
 
-    A table without rows raises FastcosFormatError.
+    ``texts`` and ``number`` contain names of columns. A table without rows raises
+    FastcosFormatError.
     """
     vocabularies = [new_vocabulary() for _ in texts]
     numbers = Numbers()

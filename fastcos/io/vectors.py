@@ -59,9 +59,9 @@ class Vectors(_VectorFields):
         Ids of the rows, in the order of the rows. If the file has no ids, the ids are the positions
         0 .. n-1.
     columns : mapping of str
-        The columns or named arrays that were read: ``"vectors"`` is a tuple of names, ``"ids"`` is
-        a name or None, and ``"unused"`` is a tuple of the names that were not read. The mapping is
-        empty for formats without names. ``columns`` is not an element of the tuple, so
+        The names of the columns or arrays in the file: ``"vectors"`` is a tuple of names, ``"ids"``
+        is a name or None, and ``"unused"`` is a tuple of the names that were not read. The mapping
+        is empty for formats without names. ``columns`` is not an element of the tuple, so
         ``vectors, ids = read_vectors(path)`` works.
     has_ids : bool
         Whether the file contains the ids. If ``has_ids`` is False, the ids are the positions of the

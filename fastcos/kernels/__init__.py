@@ -1,7 +1,7 @@
 """The package of compiled loops, whose source is in the folder ``kernels`` beside ``fastcos``.
 
 In a clone, this file makes the folder ``kernels`` importable as ``fastcos.kernels``. A wheel does
-not contain this file: it installs the folder ``kernels`` in its place.
+not contain this file, because it contains the folder ``kernels`` as ``fastcos/kernels``.
 """
 
 from pathlib import Path

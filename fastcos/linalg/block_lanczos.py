@@ -175,13 +175,13 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` successive values are equal within tol; the last value is not used.
+    """Return whether `width` successive values before the last value are equal within tol.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. The eigenvectors of the result are sorted by
-    descending eigenvalue, so a missing eigenvector would have to precede the eigenvectors of all
-    smaller eigenvalues.
+    this eigenvalue may exist outside of the space. A missing eigenvector makes the result wrong
+    only if the result contains an eigenvector of a smaller eigenvalue, so the last value is not
+    used.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -227,8 +227,8 @@ class _Basis:
         self.size = last
         Z = np.require(self._gram_matmul(self._Q), self.dtype, ["C", "W"])
         C = self._remove_basis(Z)
-        # The new diagonal block of H is stored before the call of _orthonormal, which derives the
-        # size of rounding errors from the diagonal of H.
+        # The new diagonal block of H is stored before _orthonormal is called, because _orthonormal
+        # derives the size of rounding errors from the diagonal of H.
         self._H[first:last, first:last] = C[first:]
         # With several OpenBLAS threads, an SVD takes 1.1 to 1.2 times as long as with one thread
         # (bench.lab.curves).

@@ -18,7 +18,7 @@ def values(X: Any) -> npt.NDArray[Any]:
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
-    """Return, per column, whether it is zero; if `center` is true, whether it is constant."""
+    """Return which columns are zero or, if `center` is true, which columns are constant."""
     if isinstance(X, InteractionShards):
         low, high = X.column_lows, X.column_highs
         return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)

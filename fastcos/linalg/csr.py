@@ -51,8 +51,8 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
 
     X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed. The
     function works on a private copy if it must sum duplicates, sort indices or drop explicit zeros.
-    If `keep_zeros` is true, explicit zeros remain in the result, so they do not require a copy.
-    Duplicates of integers and booleans are summed in float64, and the result is converted to
+    If `keep_zeros` is true, explicit zeros remain in the result, and do not make a copy necessary.
+    Duplicate entries of integers or booleans are summed in float64, and the sums are converted to
     float32 if this conversion is exact. The validation reads the non-zeros once.
     """
     import scipy.sparse as sp

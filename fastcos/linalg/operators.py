@@ -32,8 +32,9 @@ Matrix = npt.NDArray[np.floating[Any]]
 
 # The values of the following constants are based on times that bench/lab/curves.py measured.
 
-# The largest work of one block of rows: the number of its non-zeros times the number of columns of
-# the factor. A block with this much work takes about half a millisecond.
+# The limit on the work for one block of rows. The work is the number of non-zeros of the block
+# times the number of columns of the factor. A block with this much work takes about half a
+# millisecond.
 WORK_PER_BLOCK = 1 << 24
 # The largest number of non-zeros of one block of rows, even if the factor has few columns.
 # Multiplying a block with this number of non-zeros takes at least a fifth of a millisecond.
@@ -54,10 +55,10 @@ STREAMED_BYTES = 1 << 26
 _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
-# piece. On an Intel CPU, pieces of 1 MiB made the product 1.7 times as fast if a row of X had 20
-# non-zeros per piece. With 7 non-zeros per piece, pieces of 1 MiB made the product slower (0.7
-# times as fast). On an AMD CPU (Zen 5), cutting the factor into five pieces doubled the time of a
-# product whose X had 60 non-zeros per row and 20,000 columns.
+# piece. On an Intel CPU, cutting A into pieces of 1 MiB made the product 1.7 times as fast for an X
+# with 20 non-zeros per row and piece. With 7 non-zeros per row and piece, the product became slower
+# (0.7 times as fast). On an AMD CPU (Zen 5), cutting the factor into five pieces doubled the time
+# of a product whose X had 60 non-zeros per row and 20,000 columns.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
@@ -130,7 +131,7 @@ class _TransposedOperator(Operator):
 
 
 class _DenseOperator(Operator):
-    """Computes the products of a dense X by BLAS."""
+    """Computes the products of a dense X with BLAS."""
 
     def __init__(self, X: Matrix) -> None:
         self.shape, self.dtype = (X.shape[0], X.shape[1]), X.dtype

@@ -104,7 +104,7 @@ def rmatmul(
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        The same as in :func:`matmul`; the centred and scaled X takes the place of X.
+        The same as in :func:`matmul`. The result is computed for the centred and scaled X.
     Y : array_like (n, l), float32 or float64
         The dense matrix that X' is multiplied by.
 
@@ -152,7 +152,7 @@ def gram_matmul(
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        The same as in :func:`matmul`; the centred and scaled X takes the place of X.
+        The same as in :func:`matmul`. The result is computed for the centred and scaled X.
     Q : array_like (p, l), float32 or float64
         The dense matrix that X'X is multiplied by.
 

@@ -268,7 +268,7 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for every target, the first row for which the work before it reaches the target.
+        """Return, for every target, the first row whose preceding rows reach this amount of work.
 
         The work before row i is i plus the number of non-zeros before row i. The targets must be in
         ascending order.
@@ -412,7 +412,7 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first row of every shard, and finally the number of rows.
+    """Return the first row of every shard, followed by the number of rows.
 
     A shard has about `entries` non-zeros.
     """

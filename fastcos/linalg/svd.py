@@ -22,7 +22,7 @@ DENSE_SIDE = 2048
 # a dense eigendecomposition, because Lanczos would take longer (the task "svd" of
 # bench/compare/tasks.py).
 _DENSE_SHARE = 5
-# The largest magnitude of entries whose squares, summed over 10^6 rows, do not overflow in float32.
+# If no entry exceeds this magnitude, the sum of 10^6 squared entries does not overflow in float32.
 _LARGEST_FLOAT32 = 1e15
 # Singular values below this share of the largest singular value cannot be distinguished from 0 by a
 # Gram matrix in float64.
@@ -47,9 +47,9 @@ class SVD(NamedTuple):
     Attributes
     ----------
     U : ndarray (n, k) or None
-        Left singular vectors as columns, or None with ``compute_u=False``. The vectors in the
-        larger dimension of X (U if n > p, otherwise V) are orthogonal except for errors that are a
-        small multiple of eps (s[0] / s)².
+        Left singular vectors as columns, or None with ``compute_u=False``. The longer singular
+        vectors (the columns of U if n > p, otherwise the rows of Vt) are orthogonal except for
+        errors that are a small multiple of eps (s[0] / s)².
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)
@@ -99,8 +99,9 @@ def randomized_svd(
     iteration runs in the precision of X. If float32 cannot reach ``tol``, the iteration runs once
     more in float64. If one side of X is short, or if at least a fifth of all triplets is requested,
     a dense eigensolver computes the result without an iteration. A step of the iteration multiplies
-    X'X by l columns, where l is 16 to 64, in O(nnz l) time. The basis of b = 3 k + 12 l vectors
-    takes O(min(n, p) b^2) time, and O(min(n, p) b) memory besides X and the result.
+    X'X by l columns, where l is 16 to 64, in O(nnz l) time. The basis has b = 3 k + 12 l vectors.
+    Computing the basis takes O(min(n, p) b^2) time, in addition to the products. Storing the basis
+    takes O(min(n, p) b) memory, in addition to X and the result.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ def randomized_svd(
 def direct_svd(
     X: Any, n_components: int, *, compute_u: bool = False, progress: Progress | None = None
 ) -> SVD:
-    """Return a truncated SVD of X to the working precision of float64.
+    """Return a truncated SVD of X, as accurate as a Gram matrix in float64 allows.
 
     X is anything that `as_operator` accepts. The eigenvectors of the smaller Gram matrix (X'X or X
     X') are singular vectors of X. If the Gram matrix has up to `DENSE_SIDE` columns, or if at least

@@ -12,16 +12,15 @@ in the threads that call fastcos, in the threads of this package's pool, and in 
             |-- backend "pool": the calling thread and the pool's threads take one block at a time
             +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
 
-Most output arrays come from :func:`unfilled`. The function `unfilled` fills an array with values
-that no kernel writes, so a row that no block has written can be recognised. A launch
-(``search.launch``) does not fill its output arrays, because filling them takes longer than
-allocating them. Each block writes only its own rows, so results are bit-for-bit identical for any
-number of threads. A thread that changes a shared object holds :func:`writer_lock`. A
-:class:`lazy_attribute` is computed once, at first use, even if several threads ask for it at the
-same time. All locks of fastcos are free in a forked child process, even if a thread of the parent
-process held them during the fork. Code that multiplies or factorises matrices with NumPy or SciPy
-holds :func:`blas_lock`. If the matrices are small and the code runs between two kernels, the code
-also limits BLAS to one thread with :func:`one_blas_thread`.
+Most output arrays come from :func:`unfilled`, and contain a value that no kernel writes. A row that
+no block has written can therefore be recognised. A launch (``search.launch``) does not fill its
+output arrays, in order to save time. Each block writes only its own rows, so results are
+bit-for-bit identical for any number of threads. A thread that changes a shared object holds
+:func:`writer_lock`. A :class:`lazy_attribute` is computed once, at first use, even if several
+threads ask for it at the same time. All locks of fastcos are free in a forked child process, even
+if a thread of the parent process held them during the fork. Code that multiplies or factorises
+matrices with NumPy or SciPy holds :func:`blas_lock`. If the matrices are small and the code runs
+between two kernels, the code also limits BLAS to one thread with :func:`one_blas_thread`.
 
 :mod:`fastcos.parallel.memmap` reads a memory-mapped file block by block, so that the file is never
 in memory as a whole. The same module decides which rows kernels can read without conversion.

@@ -23,12 +23,12 @@ _state = _State()
 # OpenBLAS stops its threads at a fork and starts them again at the next product, under a lock that
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
 # or computes a product, the child hangs, and the parent may hang. Therefore a fork waits until no
-# thread of the process is in a call of BLAS. A call that may use several BLAS threads holds
+# thread of the process is running BLAS. A call that may use several BLAS threads holds
 # _locks[0], so that only one such call runs at a time. Without _locks[0], two calls that start the
 # threads of OpenBLAS at the same time after a fork would hang. Waiting for _locks[0] costs hardly
 # any time, because OpenBLAS runs calls with several threads one after the other in any case. A call
 # that is limited to one BLAS thread holds one of the other locks. The id of the calling thread
-# selects this lock, so that single-threaded calls of BLAS rarely wait for each other.
+# decides which lock the call holds, so that two such calls rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
@@ -37,9 +37,9 @@ def blas_lock() -> threading.RLock:
 
     Before the process forks, the forking thread waits until it holds the locks of BLAS. While a
     thread holds a lock of BLAS, it must call only NumPy and SciPy, and no function that may compile
-    a kernel. A fork first keeps all threads from compiling, and then waits for the locks of BLAS.
-    If a thread that holds a lock of BLAS tried to compile during a fork, the thread and the fork
-    would wait for each other.
+    a kernel. Before a fork, the forking thread first takes the locks that a thread needs to compile
+    a kernel, and then waits for the locks of BLAS. If a thread that holds a lock of BLAS tried to
+    compile during a fork, this thread and the forking thread would wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -88,12 +88,12 @@ def one_blas_thread() -> Iterator[None]:
     sets the number of threads of the whole process in builds without OpenMP. Another thread of the
     program may change the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
-    end of the ``with`` block would undo this change. If the other thread later restored the number
-    that it had found, it would limit BLAS to one thread after the end of the ``with`` block.
-    Therefore BLAS is limited only if all other threads of the process are daemons; a worker of a
-    ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads do not prevent the limit,
-    because they seldom call BLAS. Examples are the threads of our pool, the threads that draw
-    progress bars, and the threads of a notebook's kernel.
+    end of the ``with`` block would undo this change. The other thread might also find one BLAS
+    thread during the ``with`` block, and restore this number after the block. BLAS would then stay
+    limited to one thread. Therefore BLAS is limited only if all other threads of the process are
+    daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads do
+    not prevent the limit, because they seldom call BLAS. Examples are the threads of our pool, the
+    threads that draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

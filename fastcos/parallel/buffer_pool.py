@@ -3,10 +3,10 @@
 The operating system fills every new page of memory with zeros before a process can use it. In a
 product X A of a sparse matrix X and a matrix A with 64 columns, filling the pages of the result
 with zeros takes about 40% of the time (bench/lab/curves.py). Therefore the pool keeps a few freed
-blocks of memory, and places the next array of about the same size in one of these blocks. All freed
-blocks in the pool together fit into ``working_memory``. Like allocators such as jemalloc, the pool
-marks freed blocks with ``MADV_FREE``, so that the operating system can take back their pages. On
-systems without ``MADV_FREE``, every array is placed in new memory.
+blocks of memory, and places the next array of about the same size in one of these blocks. The freed
+blocks in the pool together take at most ``working_memory``. Like allocators such as jemalloc, the
+pool marks freed blocks with ``MADV_FREE``, so that the operating system can take back their pages.
+On systems without ``MADV_FREE``, every array is placed in new memory.
 """
 
 import collections
@@ -57,9 +57,9 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
     else:
         reused = _take(size)
         block = reused or _Block(size)
-        # Every view that the caller makes refers to the array `memory`, but not to the array of the
-        # block. Therefore `memory` is freed with the last view, and its finaliser returns the block
-        # to the pool.
+        # Every view that the caller makes refers to the array `memory`, and not to `block.memory`.
+        # Therefore `memory` is freed with the last view, and its finaliser returns the block to the
+        # pool.
         memory = np.frombuffer(block.memory.data, np.uint8)
         weakref.finalize(memory, block.release).atexit = False
         memory = memory[:size]

@@ -1,4 +1,4 @@
-"""Convert memory-mapped rows and rows of low precision to valid rows in memory.
+"""Convert memory-mapped rows and rows of low precision to validated rows in memory.
 
 This module, and no other module, distinguishes three kinds of rows:
 
@@ -69,7 +69,7 @@ def as_mapped_rows(
     or_vector: bool = False,
     is_measured: bool = False,
 ) -> Any:
-    """Return X as valid rows, or unchanged if the caller reads it block by block.
+    """Return X as validated rows, or unchanged if the caller reads X block by block.
 
     If the rows are returned unchanged, only their shape and type are checked. `on_disk` says
     whether the caller reads mapped rows block by block. `narrow` says whether the caller reads
@@ -151,11 +151,11 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
-    """Return rows [lo, hi) of X as valid rows in memory.
+    """Return the rows [lo, hi) of X, validated and in memory.
 
     Mapped rows are copied, and their pages are then released. During the copy, the operating system
     reads the next hi - lo rows into its cache. Narrow rows are converted to float32. Rows that are
-    neither mapped nor narrow are already valid rows in memory.
+    neither mapped nor narrow have already been validated, and are in memory.
     """
     if not is_read_in_blocks(X):
         return X[lo:hi]
@@ -175,7 +175,7 @@ def _copied_rows(X: npt.NDArray[Any], lo: int, hi: int, n_threads: int | None) -
 
 
 def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:
-    """Yield the blocks of X one after the other: the number of the first row, and valid rows."""
+    """Yield the blocks of X as validated rows, each with the number of its first row."""
     for lo in range(0, len(X), block):
         yield lo, read_rows(name, X, lo, min(len(X), lo + block))
 
@@ -183,7 +183,7 @@ def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation
 def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
-    """Return the rows X[numbers] as valid rows in memory; `numbers` may be empty."""
+    """Return the rows X[numbers], validated and in memory; `numbers` may be empty."""
     if not len(numbers) and (is_narrow(X) or is_on_disk(X)):
         return validation.read_only(np.empty((0, X.shape[1]), np.float32))
     if is_narrow(X):
@@ -249,7 +249,7 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 
 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return a description of X, by which a later run checks whether its rows are equal to X.
+    """Return a description of X; a later run compares it with the description of its own rows.
 
     If X is a memory map, the function returns the shape and the type of X, the place of X in its
     file, and the path, the size and the modification time of the file. If X is an array in memory,

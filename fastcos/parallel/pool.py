@@ -36,10 +36,10 @@ Value = TypeVar("Value")
 # The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
-# If a call of `run` has more blocks than this number, the call looks up the compiled code of its
+# If a call to `run` has more blocks than this number, the call looks up the compiled code of its
 # kernel once for all blocks. Without the look-up, Numba checks the types of the arguments for every
-# block, which takes 3 us for each argument that is a record. The look-up takes as long as checking
-# the types for about 10 blocks.
+# block, which takes 3 us for each argument that is a record. These checks take as long as the
+# look-up if there are about 10 blocks.
 _MANY_BLOCKS = 10
 
 _inside = threading.local()
@@ -123,7 +123,7 @@ _state = _State()
 
 
 def reset() -> None:
-    """End the threads of the pool; the next call of `run` tests again whether prange is safe."""
+    """End the threads of the pool; the next call to `run` tests again whether prange is safe."""
     global _state
     previous, _state = _state, _State(is_forked=_state.is_forked)
     for _ in range(previous.n_threads):
@@ -295,7 +295,7 @@ def run(
 
 
 class _Job:
-    """The blocks of one call of run.
+    """The blocks of one call to `run`.
 
     The calling thread and the threads of the pool that help it (the helping threads) take the
     blocks one by one.
@@ -480,7 +480,7 @@ def _find_prange_fault() -> str:
 
 @kernel
 def _nothing(lo, hi):  # type: ignore[no-untyped-def]
-    """Do nothing; the kernel is compiled and run only in order to try prange."""
+    """Do nothing: this kernel only serves to test whether prange is safe."""
 
 
 def _run_prange(

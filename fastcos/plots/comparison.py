@@ -222,7 +222,7 @@ def _bracket(first: "Axes", last: "Axes") -> None:
 
 
 def _typeset(formula: str) -> str:
-    """Return the formula of D in the TeX of matplotlib, in which S^1/2 is written S^{1/2}."""
+    """Return the formula of D as TeX for matplotlib: S^1/2, for example, becomes S^{1/2}."""
     braced = re.sub(r"\^(\S+)", r"^{\1}", formula)
     return "$D = " + braced.replace(" ", r"\,").replace("Σ", r"\Sigma") + "$"
 
@@ -335,8 +335,8 @@ class LeaderboardDisplay(Display):
     Attributes
     ----------
     rows : list of LeaderboardRow
-        The best row of each measure (at most 40 measures), and the row of the baseline. The rows
-        are in descending order of the score.
+        The best row of each measure, and the row of the baseline, in descending order of the score.
+        If there are more than 40 measures, only the 40 with the best rows are shown.
     leaderboard : Leaderboard
 
     Examples
@@ -355,7 +355,7 @@ class LeaderboardDisplay(Display):
 
     @classmethod
     def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
-        """Make the display from the baseline and the best row of each measure (at most 40)."""
+        """Make the display of the baseline and of the best row of each measure."""
         rows = leaderboard.best_per_measure()[:_MAX_ROWS]
         if leaderboard.baseline not in {row.candidate for row in rows}:
             rows.append(leaderboard.row(leaderboard.baseline))

@@ -137,8 +137,8 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Another writer has completed the run. If it did so before the call of mkdir, mkdir has
-            # created an empty directory, which is removed here.
+            # Another writer has completed the run. If the run was complete before mkdir was called,
+            # mkdir has created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()
@@ -238,7 +238,7 @@ class Checkpoint:
             raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
 
     def _files(self, arrays: Shapes) -> Shapes:
-        """Return the shape and dtype of each array; an incomplete run also has flags."""
+        """Return the shape and dtype of each array, and of the flags if the run is incomplete."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
 

@@ -518,7 +518,7 @@ def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.
 
 
 def _canonical(header: Mapping[str, Any]) -> bytes:
-    """Return the bytes of the header from which its checksum is computed."""
+    """Return the header as JSON bytes, from which the checksum of the header is computed."""
     return json.dumps(
         header, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode()

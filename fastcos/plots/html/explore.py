@@ -52,9 +52,9 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model; the "
     "mark shows the D that is nearest to its solution.",
 }
-# A page shows at most _MAX_ITEMS items. Moreover, the rows of these items and the root of the
-# users' covariance together have at most _MAX_NUMBERS entries. As base64, 280,000 entries take 1.5
-# MB of a page of 2.5 MB.
+# A page shows at most _MAX_ITEMS items. Moreover, the rows of these items and the matrix L of the
+# users (_user_fields) together have at most _MAX_NUMBERS entries. As base64, 280,000 entries take
+# 1.5 MB of a page of 2.5 MB.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
@@ -64,7 +64,7 @@ _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
 # An attack looks for a rescaling that removes a neighbour. The condition number of the rescaling is
-# at most _FAR or, if it is larger, the argument ``condition`` of items_page.
+# at most the larger of two numbers: _FAR, and the argument ``condition`` of items_page.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
@@ -220,8 +220,9 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
     """Return the data for one λ.
 
-    The data are ln S and ln Σ of Eq. 1, the weights of Eq. 2 and, for each rank, the exponents of
-    the rescaling D that makes the model of Eq. 1 most similar to the solution of Eq. 2.
+    The data are ln S and ln Σ of Eq. 1, and the weights of Eq. 2. For each rank, the data also
+    contain the exponents of a rescaling D, which makes the model of Eq. 1 as similar as possible to
+    the solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
@@ -236,9 +237,9 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
     """Return the exponents a and b of the rescaling that is nearest to the solution of Eq. 2.
 
-    Together with a factor c, the exponents minimise the distance between the column scales of
-    V S^(1/2 - a) Σ^-b and of V diag(c weights). The distance is the sum of the squared differences
-    of the logarithms. Both exponents lie between -1 and 1.
+    The column scales of V S^(1/2 - a) Σ^-b are fitted to those of c V diag(weights), where the
+    factor c is free. The fit minimises the sum of the squared differences between the logarithms.
+    Both exponents lie between -1 and 1.
     """
     positive = weights > 0
     if not positive.any():
@@ -272,9 +273,10 @@ def items_page(
     """Return a page on which a reader can rescale item embeddings; the page needs no network.
 
     The rescaling is D = Q^a P^b. The diagonal matrix Q contains the norms of the columns of the
-    items, and P contains the norms of the columns of the users. If a is 1, each column of the items
-    is divided by its norm. If b is -1, each column of the items is multiplied by the norm of the
-    same column of the users. The page shows the neighbours of an item among the items of the page.
+    items, and P contains the norms of the columns of the users. With a = 1, each column of the
+    items is divided by its norm. With b = -1, each column of the items is multiplied by the norm of
+    the same column of the users. The page shows the neighbours of an item among the items of the
+    page.
 
     Parameters
     ----------
@@ -420,8 +422,8 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
 def _max_items(d: int, users: bool) -> int:
     """Return how many items fit on a page if their embeddings have d columns.
 
-    If there are users, the page also contains a root of their covariance. The root of the
-    covariance consists of d x min(d, items) numbers.
+    If there are users, the page also contains a matrix L for which L L' is the covariance of the
+    users. L consists of d x min(d, items) numbers.
     """
     fit = max(_MAX_NUMBERS // d - d, _MAX_NUMBERS // (2 * d)) if users else _MAX_NUMBERS // d
     return max(2, min(_MAX_ITEMS, fit))
@@ -445,11 +447,11 @@ def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, 
 
 
 def _user_fields(users: Any, items: Any) -> dict[str, Any]:
-    """Return example users, and a root of the covariance of all users.
+    """Return example users, and a matrix L ("root") for which L L' is the covariance of all users.
 
     If there are fewer items than columns, the covariance C is projected onto the span of the items.
-    The projection does not change x'C y for any items x and y. After the projection, the root has
-    only one column per item.
+    The projection does not change x'C y for any items x and y. After the projection, L has only one
+    column per item.
     """
     if users is None:
         return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}
@@ -460,8 +462,7 @@ def _user_fields(users: Any, items: Any) -> dict[str, Any]:
     if len(items) < root.shape[1]:
         span = np.linalg.qr(items.T.astype(np.float64))[0]
         root = span @ np.linalg.qr(root.T @ span)[1].T
-    # Dividing the root of the covariance by its largest entry makes it fit into float32, and does
-    # not change the cosines.
+    # Dividing L by its largest entry makes L fit into float32, and does not change the cosines.
     root = root / (np.abs(root).max(initial=0.0) or 1.0)
     return {
         "examples": examples.tolist(),

@@ -16,7 +16,7 @@ def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
 
 
 def item_fields(numbers: Integers, names: Any, labels: Any) -> dict[str, Any]:
-    """Return the names of items, the codes and names of their labels, and the label boundaries.
+    """Return the item names, the label of each item as a code, the label names, and the boundaries.
 
     `names` and `labels` contain one entry per item of the whole data set, or are None. The entry of
     an item without a label is None.

@@ -212,7 +212,7 @@ def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[
 
 
 class _Axis(NamedTuple):
-    """The axis of the intervals: its ends, the best score, and the chance level if there is one."""
+    """The axis of the intervals: both ends, the best score, and the chance level or None."""
 
     low: float
     high: float

@@ -1,8 +1,8 @@
-"""Rendering of the templates of this folder as HTML pages, which are single files.
+"""Render the templates in this folder as HTML pages, each of which is a single file.
 
 The pages need no network. All texts are escaped, so no text in the data can end the block that
 contains the data. The ``Content-Security-Policy`` of a page with a script allows only this script
-and the style of the page, by their digests.
+and the style of the page, which it identifies by their digests.
 """
 
 import base64
@@ -69,7 +69,7 @@ def _render(
 
 @functools.cache
 def _environment() -> Environment:
-    """Return the environment of the templates, with the functions that they call."""
+    """Return the Jinja environment, with the functions that the templates call."""
     environment = Environment(
         loader=PackageLoader("fastcos.plots.html"),
         autoescape=True,
@@ -92,7 +92,7 @@ def _is_sentence(value: Any) -> bool:
 
 
 def _fact(value: float | str | None) -> str:
-    """Return the text of a single value, such as a number in the facts of a section."""
+    """Return a value as text: numbers get three digits, and None and NaN become "-"."""
     if isinstance(value, str):
         return value
     return "-" if value is None or np.isnan(value) else f"{value:.3g}"
@@ -104,7 +104,7 @@ def _typeset(text: str) -> Markup:
 
 
 def _lines(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """Return a text of the parameters, a text of the versions, and a text of the machine."""
+    """Return one line of text each for the parameters, the versions and the machine."""
     parts = ("parameters", "versions", "machine")
     lines = {
         part: "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))

@@ -93,7 +93,7 @@ def calibration_page(
     name : str
         A name for the embeddings, such as a file name.
     score : float, optional
-        A score whose meaning the page explains before it shows the calibration.
+        A score. If it is passed, the head of the page says what this score means.
     examples : NearPairs, optional
         Pairs next to the threshold, as :func:`fastcos.auditing.pairs_near` returns them.
     labels : pair of sequences, optional

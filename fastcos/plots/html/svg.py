@@ -1,4 +1,4 @@
-"""Drawing of figures as inline SVG, in the colours of the page."""
+"""Draw figures as inline SVG, in the colours of the page."""
 
 import io
 import re
