@@ -33,7 +33,7 @@ def label_test(rows, labels, seed=0):
 
 def test_labels_of_many_groups_are_shown_among_neighbours():
     rng = np.random.default_rng(0)
-    rows, of = groups(rng, 60, 700)
+    rows, of = groups(rng, 40, 480)
     report = fastcos.audit(rows, labels=of % 2)
     result = report.label_test
     assert result.precision > 0.95
@@ -48,11 +48,11 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
 @pytest.mark.parametrize("share", [pytest.param(0.03, marks=pytest.mark.slow), 0.01])
 def test_a_rare_label_is_shown_by_itself(share):
     rng = np.random.default_rng(1)
-    rows = rng.standard_normal((1500, 20))
-    n = int(share * 1500)
+    rows = rng.standard_normal((1000, 20))
+    n = int(share * 1000)
     rows[:n] = rng.standard_normal(20) * 2 + 0.3 * rng.standard_normal((n, 20))
-    labels = np.where(np.arange(1500) < n, "rare", "other")
-    labels[n:] = rng.choice(["a", "b", "c"], 1500 - n)
+    labels = np.where(np.arange(1000) < n, "rare", "other")
+    labels[n:] = rng.choice(["a", "b", "c"], 1000 - n)
     test_result = label_test(rows, labels)
     assert [one.label for one in test_result.classes] == ["rare"]
     assert test_result.classes[0].precision > 0.5 > 10 * test_result.classes[0].chance

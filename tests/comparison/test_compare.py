@@ -100,7 +100,8 @@ def test_compare_counts_items_without_interactions(comparison):
 def test_compare_leaves_out_items_without_a_label(data):
     X, clusters = data
     labels = [None if i % 3 == 0 else f"c{c}" for i, c in enumerate(clusters)]
-    partial = compare(X, labels, n_components=RANK, regularization=30.0, measures=["cosine"])
+    chosen = {"n_components": RANK, "regularization": 30.0, "measures": ["cosine"]}
+    partial = compare(X, labels, **chosen, grid=False)
     is_labelled = np.array([label is not None for label in labels])
     assert partial.parameters["n_labelled"] == is_labelled.sum()
     for row in partial.named:
@@ -111,7 +112,8 @@ def test_compare_leaves_out_items_without_a_label(data):
 
 
 def test_compare_without_labels_fills_other_columns(data):
-    bare = compare(data[0], n_components=RANK, regularization=30.0, measures=["cosine"])
+    chosen = {"n_components": RANK, "regularization": 30.0, "measures": ["cosine"]}
+    bare = compare(data[0], **chosen, grid=False)
     for row in bare.named:
         assert row.pair_auc is None
         assert row.silhouette is None
@@ -121,7 +123,7 @@ def test_compare_without_labels_fills_other_columns(data):
 
 
 def test_compare_default_strengths_share_a_knee(data):
-    parameters = compare(data[0], n_components=RANK, measures=["cosine"]).parameters
+    parameters = compare(data[0], n_components=RANK, measures=["cosine"], grid=False).parameters
     assert parameters["weight_decay"] == pytest.approx(np.sqrt(parameters["regularization"]))
 
 
@@ -148,7 +150,7 @@ def test_compare_objective_and_rescalings_choose_rows(data, objective, names):
 @pytest.mark.parametrize("k", [1, 5])
 def test_compare_leaves_a_column_to_eq2(data, k):
     """Their default knee is the first singular value."""
-    result = compare(*data, n_components=k, measures=["cosine"])
+    result = compare(*data, n_components=k, measures=["cosine"], grid=False)
     assert result.models["weight_decay"].effective_rank_ >= 1
     assert 0 <= result.named[-1].pair_auc <= 1
 

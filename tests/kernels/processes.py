@@ -1,6 +1,7 @@
 """A package of two kernels, and processes that call them: for tests of what is kept on disk."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,21 @@ out = np.array([9.0])
 twice(0, 1, out)
 print(out[0], sum(twice._cache_hits.values()))
 """
+
+
+def written_package(folder):
+    """Write a package fastcos with the two kernels into a folder; return where it is."""
+    kernels = folder / "site" / "fastcos" / "kernels"
+    kernels.mkdir(parents=True)
+    (kernels.parent / "__init__.py").touch()
+    machinery = (
+        "jit", "native", "cpu", "code_cache", "compiler", "numba_internals", "fingerprint",
+    )  # fmt: skip
+    for name in ("__init__.py", *(f"{module}.py" for module in machinery)):
+        shutil.copy(ROOT / "kernels" / name, kernels)
+    (kernels / "caller.py").write_text(CALLER)
+    (kernels / "callee.py").write_text(CALLEE.replace("STEP", "1"))
+    return folder / "site"
 
 
 def process(site, cache, code=USE, **environment):

@@ -53,7 +53,7 @@ def scores_of_a_loop(seed):
 
 @pytest.mark.parametrize("name", SCORES)
 def test_ranking_scores_equal_a_loop(name):
-    for seed in range(200):
+    for seed in range(80):
         lists, held, k = random_case(seed)
         truth = np.mean([scores[name] for scores in scores_of_a_loop(seed)])
         assert SCORES[name](lists, held, k=k) == pytest.approx(truth, abs=1e-12), seed

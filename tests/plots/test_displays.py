@@ -80,7 +80,7 @@ def test_robustness_display_labels_ticks_apart(report, condition):
 
 
 def test_dimension_shares_display_draws_the_largest():
-    wide = audit(np.random.default_rng(1).standard_normal((200, 100)), k=3)
+    wide = audit(np.random.default_rng(1).standard_normal((80, 70)), k=3)
     heights = [bar.get_height() for bar in DimensionSharesDisplay(wide).plot().ax_.patches]
     largest = np.sort(wide.dimension_shares)[-64:]
     assert heights == [share for share in wide.dimension_shares if share >= largest[0]]

@@ -377,7 +377,7 @@ def test_deleted_rows_raise_the_rank_of_the_first_threshold():
 def test_blocks_have_queries_however_little_memory_suffices(isa):
     """From the memory of three small queries on, which a search of few queries needs, too."""
     for n_queries, d, k in itertools.product((1, 2, 5, 31, 33, 200), (24, 384, 1536), (10, 100)):
-        for memory in needed_bytes(d, k) * np.geomspace(1, 100, 60):
+        for memory in needed_bytes(d, k) * np.geomspace(1, 100, 30):
             machine = task_grid.Machine(isa, 2, float(memory))
             made = plan.plan_search(packed(800, d, isa), plan.RequestSizes(n_queries, k), machine)
             assert made.grid.queries_per_block >= 1

@@ -63,7 +63,7 @@ def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
     expected = check(index, rows[:130], rows, 9, measure, n_threads=1)
     assert all(grid.n_ranges == 1 for grid in grids)
     grids.clear()
-    for n_threads in (3, 4, 7, 16):
+    for n_threads in (3, 16):
         result = check(index, rows[:130], rows, 9, measure, n_threads=n_threads)
         np.testing.assert_array_equal(result.scores, expected.scores)
     # groups of duplicates may be so few that every pair is scored

@@ -34,23 +34,22 @@ SLOWER = {share: {"toy.py": MODULE.format(turns=round(TURNS * (1 + share)))} for
 CHANGES = {
     "equal": {},
     "15 % slower": SLOWER[0.15],
-    "30 % slower": SLOWER[0.30],
     "exception": {"toy.py": "def work():\n    raise RuntimeError('boom')\n"},
     "segfault": {"toy.py": "import ctypes\ndef work():\n    ctypes.string_at(0)\n"},
     "import error": {"toy.py": "import a_module_that_does_not_exist\n"},
-    "new benchmark file": {
+    "new file and renamed benchmark": {
         "toy.py": MODULE.format(turns=TURNS) + "\n\ndef new():\n    return 1\n",
         "benchmarks/test_new.py": (
             "from toy import new\n\n\ndef test_new(benchmark):\n    assert benchmark(new) == 1\n"
         ),
+        "benchmarks/test_toy.py": TESTS.replace("test_sort", "test_order"),
     },
-    "renamed benchmark": {"benchmarks/test_toy.py": TESTS.replace("test_sort", "test_order")},
     "sleeping benchmark": {
         "toy.py": MODULE.format(turns=TURNS).replace(
             "def work():\n", "import time\n\ndef work():\n    time.sleep(0.005)\n"
         )
     },
-    "--benchmark-skip in addopts": {
+    "30 % slower, --benchmark-skip in addopts": {
         "pytest.ini": "[pytest]\naddopts = --benchmark-skip\n",
         **SLOWER[0.30],
     },
