@@ -1,4 +1,4 @@
-"""The command on a toy project in a git repository: one short run by default, others with -m slow or -m long."""
+"""The command on a toy project in a git repository: one short run by default, others with -m slow or long."""
 
 import json
 import shutil
