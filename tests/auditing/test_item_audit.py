@@ -19,7 +19,7 @@ from tests.oracles.audit import cosine_matrix, random_rotation
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
-def model(seed, n=200, p=260, d=6):
+def model(seed, n=120, p=140, d=6):
     """Users and items in four clusters, columns of about one length."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 4, p)
@@ -44,7 +44,7 @@ def test_labels_of_two_rows_among_many_are_audited():
 
 def test_report_equals_its_parts():
     _, users, items, labels = model(1)
-    report = audit(items, users, labels=labels, popularity=np.arange(1, 261), k=5, condition=1.3)
+    report = audit(items, users, labels=labels, popularity=np.arange(1, 141), k=5, condition=1.3)
     certified = certified_neighbors(items, 5, 1.3)
     edges = tv_index(np.repeat(items, 5, axis=0), items[certified.indices.ravel()])
     assert report.sensitivity == pytest.approx(edges.index.mean())
@@ -64,7 +64,7 @@ def test_report_equals_its_parts():
     query = by_name(report.invariant_baselines)["query_metric"]
     correlations = np.corrcoef(items @ users.T)
     assert query.rsa == pytest.approx(
-        np.corrcoef(*(c[np.triu_indices(260, 1)] for c in (correlations, cosine_matrix(items))))[
+        np.corrcoef(*(c[np.triu_indices(140, 1)] for c in (correlations, cosine_matrix(items))))[
             0, 1
         ],
         abs=1e-9,
@@ -85,7 +85,7 @@ def test_robustness_bounds_descend_and_are_ordered():
 
 
 def test_invariant_baselines_ignore_a_planted_rescaling():
-    _, users, items, _ = model(3)
+    _, users, items, _ = model(3, n=200, p=260)
     D = np.array([20.0, 1, 1, 1, 1, 1])
     before, after = (audit(B, A, k=5) for B, A in ((items, users), (items / D, users * D)))
     for name in ("query_metric", "whitened"):
@@ -182,7 +182,7 @@ def test_report_is_the_same_for_float32_and_any_threads():
 def test_verdict_has_both_bounds_and_to_dict_is_plain():
     _, users, items, labels = model(10)
     report = audit(
-        items, users, labels=labels, popularity=np.ones(260) + np.arange(260), condition=1.1
+        items, users, labels=labels, popularity=np.ones(140) + np.arange(140), condition=1.1
     )
     point = next(point for point in report.robustness if point.condition == 1.1)
     low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
@@ -204,7 +204,7 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
 
 
 def test_working_memory_does_not_change_the_report(tmp_path):
-    _, users, items, labels = model(17, p=1100, d=48)
+    _, users, items, labels = model(17, n=200, p=1100, d=48)
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
     expected = audit(items, users, labels=labels, k=5).to_dict()
@@ -272,7 +272,7 @@ def test_parametrization_is_recognised_by_the_columns():
 
 def test_duplicates_are_counted():
     _, _, items, _ = model(15)
-    items[[7, 9, 200]] = items[3]
+    items[[7, 9, 100]] = items[3]
     items[20] = items[21] = 0
     assert audit(items, k=5).n_duplicates == 3
 

@@ -288,11 +288,13 @@ def test_upgrade_without_source_files_runs_the_new_code(package, tmp_path, form)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_DEBUGINFO"])
-def test_settings_that_change_the_code_have_their_own(package, tmp_path, name):
-    use(package, tmp_path / "c")
-    value = "1" if name == "NUMBA_DEBUGINFO" else "0"
-    assert use(package, tmp_path / "c", **{name: value})[0] == ["20.0", "0"]
+def test_settings_that_change_the_code_have_their_own(package, tmp_path):
+    use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="0")
+    for name, value in (
+        ("NUMBA_OPT", "0"), ("NUMBA_LOOP_VECTORIZE", "0"), ("NUMBA_DEBUGINFO", "1"),
+        ("NUMBA_BOUNDSCHECK", "1"),
+    ):  # fmt: skip
+        assert use(package, tmp_path / "c", **{name: value})[0] == ["20.0", "0"], name
 
 
 def test_code_that_is_not_used_for_long_is_removed(cache, monkeypatch):
@@ -397,12 +399,6 @@ out = """,
     )
     assert use(package, tmp_path / "c", upgrade)[0] == ["20.0", "0"]
     assert use(package, tmp_path / "c")[0] == ["28.0", "0"]
-
-
-@pytest.mark.slow
-def test_bounds_checks_have_their_own_code(package, tmp_path):
-    use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="0")
-    assert use(package, tmp_path / "c", NUMBA_BOUNDSCHECK="1")[0] == ["20.0", "0"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 
 from fastcos.kernels import cpu
@@ -26,6 +27,7 @@ INFRASTRUCTURE = (
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(numba.config.DISABLE_JIT, reason="native code calls no plain Python"),
     pytest.mark.skipif(
         sys.platform != "linux" or shutil.which("cc") is None or not cpu.supported_tiers(),
         reason="needs Linux, a C compiler and a CPU of some tier",

@@ -122,7 +122,7 @@ def test_large_narrow_rows_make_no_wide_copy():
 
 
 # a full panel of these is searched as given, by kernels of 35 s of compiling
-@pytest.mark.parametrize("n_items", [8, pytest.param(64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_items", [8, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.int8, pytest.param(np.float16, marks=pytest.mark.slow)])
 def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):
     rng = np.random.default_rng(0)

@@ -31,8 +31,12 @@ if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 
 NAMES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+BEST = cpu.supported_isas()[0]
+# The tiles of avxvnni are those of vnni in half as wide registers: tests/kernels has tests of them.
 ISAS = [
-    pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
+    pytest.param(
+        isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
+    )
     for isa in cpu.supported_isas()
     if layout.tile_layout(isa, 64).quantised
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastcos import SimilarityIndex
-from fastcos.kernels import jit
+from fastcos.kernels import code_cache, jit
 from fastcos.parallel import background, readiness
 from fastcos.search import compile_searches
 
@@ -63,7 +63,7 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.long)])
 def test_kernels_compile_in_the_background(tmp_path, dtype):
     done = run(SEARCH_UNTIL_COMPILED.format(dtype=dtype), tmp_path)
     assert done.returncode == 0, done.stderr
@@ -95,7 +95,7 @@ def test_first_calls_compile_nothing(tmp_path):
     assert not (tmp_path / "c").exists()
     compile_at_once = "from fastcos.parallel import readiness; readiness.compile_at_once()\n"
     check = "\nassert fastcos.kernels.tile_top_k.search_grid.overloads"
-    compiled = run(compile_at_once + FIRST_CALLS + check, tmp_path / "c")
+    compiled = run(compile_at_once + FIRST_CALLS + check, code_cache.cache_directory())
     assert compiled.returncode == 0, compiled.stderr
     assert compiled.stdout == in_numpy.stdout
 

@@ -20,7 +20,10 @@ FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 # this machine would not choose must be compiled for these tests alone
 BEST = cpu.supported_isas()[0]
 SETS = [
-    pytest.param(isa, marks=[pytest.mark.slow] * (isa != BEST))
+    # The tiles of avxvnni are those of vnni in half as wide registers.
+    pytest.param(
+        isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
+    )
     for isa in cpu.supported_isas()
     if isa in ("avx2", "avxvnni", "vnni")
 ]

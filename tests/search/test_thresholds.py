@@ -47,7 +47,7 @@ def test_exact_copies_reach_a_cosine_of_one():
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     seed=st.integers(0, 10_000), dtype=st.sampled_from(TYPES),
     scale=st.sampled_from([1.0, 0.1, 1e-8, 1e12]), rank=st.integers(0, 5),
