@@ -1,6 +1,7 @@
 """BLAS has one thread where no other thread can notice it, and otherwise the program's number."""
 
 import contextlib
+import json
 import os
 import signal  # noqa: F401  this module's names are those of the programs below
 import subprocess
@@ -22,18 +23,48 @@ def blas_threads():
     return {one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()}
 
 
-# Each program takes a second of processor time, so most of the tests below are slow tests.
-def run_alone(code):
-    """Run a program that starts with one thread, which a test worker does not, and two of BLAS."""
+# A process that has one thread, which a test worker has not, and forks a child for each program.
+FORKING = """
+import json, traceback
+from tests.parallel.test_blas import *
+for line in sys.stdin:
+    if (child := os.fork()) == 0:
+        signal.alarm(120)
+        try:
+            exec(json.loads(line))
+        except BaseException:
+            print(json.dumps(traceback.format_exc()), flush=True)
+            os._exit(1)
+        os._exit(0)
+    if (status := os.waitpid(child, 0)[1]) not in (0, 256):
+        print(json.dumps(f"status {status}"), flush=True)
+    elif status == 0:
+        print(json.dumps(""), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def run_alone():
+    """Return a function that runs a program which starts with one thread, and two of BLAS."""
     if config.count_cpus() < 2:
         pytest.skip("BLAS has one thread on one core")
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork")
     variables = {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
-    prelude = "from tests.parallel.test_blas import *\nassert blas_threads() == {2}\n"
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + code + "assert blas_threads() == {2}"], cwd=ROOT,
-        env={**os.environ, **variables}, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKING], cwd=ROOT, env={**os.environ, **variables}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+
+        def run(code):
+            check = "assert blas_threads() == {2}\n"
+            process.stdin.write(json.dumps(check + code + check) + "\n")
+            process.stdin.flush()
+            error = json.loads(process.stdout.readline())
+            assert not error, error
+
+        yield run
+        process.stdin.close()
 
 
 @contextlib.contextmanager
@@ -63,8 +94,7 @@ def another_thread(*steps, is_daemon=False):
         thread.join()
 
 
-@pytest.mark.slow
-def test_one_blas_thread_until_the_last_of_nested_calls_ends():
+def test_one_blas_thread_until_the_last_of_nested_calls_ends(run_alone):
     run_alone("""
 with parallel.one_blas_thread():
     with parallel.one_blas_thread():
@@ -76,7 +106,7 @@ with contextlib.suppress(KeyError), parallel.one_blas_thread():
 """)
 
 
-def test_threads_of_the_pool_do_not_prevent_the_limit():
+def test_threads_of_the_pool_do_not_prevent_the_limit(run_alone):
     run_alone("""
 def sleep(lo, hi):
     time.sleep(0.02)
@@ -95,8 +125,7 @@ def limit():
 """
 
 
-@pytest.mark.slow
-def test_a_limit_that_another_thread_sets_is_not_undone():
+def test_a_limit_that_another_thread_sets_is_not_undone(run_alone):
     run_alone(f"""{USER}
 with another_thread(limit, user.close) as do_next:
     with parallel.one_blas_thread():
@@ -106,7 +135,7 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
-def test_a_limit_that_another_thread_lifts_stays_lifted():
+def test_a_limit_that_another_thread_lifts_stays_lifted(run_alone):
     run_alone(f"""{USER}
 with another_thread(limit, user.close) as do_next:
     do_next()
@@ -117,8 +146,7 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
-@pytest.mark.slow
-def test_threads_may_limit_blas_after_it_was_limited_here():
+def test_threads_may_limit_blas_after_it_was_limited_here(run_alone):
     run_alone(f"""{USER}
 with parallel.one_blas_thread():
     pass
@@ -128,8 +156,7 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
-@pytest.mark.slow
-def test_daemon_threads_do_not_prevent_the_limit():
+def test_daemon_threads_do_not_prevent_the_limit(run_alone):
     run_alone("""
 with another_thread(lambda: None, is_daemon=True) as do_next:
     with parallel.one_blas_thread():
@@ -142,7 +169,7 @@ with another_thread(lambda: None):
 """)
 
 
-def test_overlapping_calls_of_two_threads_lift_the_limit_once():
+def test_overlapping_calls_of_two_threads_lift_the_limit_once(run_alone):
     run_alone("""
 other = contextlib.ExitStack()
 steps = lambda: other.enter_context(parallel.one_blas_thread()), other.close
@@ -168,21 +195,16 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_does_not_wait_for_the_lock():
+def test_a_forked_child_does_not_wait_for_the_lock(run_alone):
     run_alone(FORK.format(around="parallel.blas._state.lock", check="assert blas_threads() == {2}"))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_child_keeps_the_limit_of_the_thread_that_forks():
+def test_a_child_keeps_the_limit_of_the_thread_that_forks(run_alone):
     check = "assert blas_threads() == {1}"
     run_alone(FORK.format(around="parallel.one_blas_thread()", check=check))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_child_lifts_the_limit_of_a_thread_that_it_lacks():
+def test_a_child_lifts_the_limit_of_a_thread_that_it_lacks(run_alone):
     fork = FORK.format(around="contextlib.nullcontext()", check="assert blas_threads() == {2}")
     lines = "".join(f"    {line}\n" for line in fork.strip().splitlines())
     run_alone(f"""
@@ -194,7 +216,7 @@ with another_thread(fork, is_daemon=True) as do_next, parallel.one_blas_thread()
 """)
 
 
-def test_no_thread_of_blas_spins_after_an_svd():
+def test_no_thread_of_blas_spins_after_an_svd(run_alone):
     run_alone("""
 import numpy as np
 import scipy.sparse as sp
