@@ -5,7 +5,6 @@ Each process renames one name within Numba, in all of its modules, before it imp
 
 import gc
 import inspect
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import types
 import numba
 import pytest
 
+from tests.forking import ForkingProcess
 from tests.kernels.processes import ANNOUNCED, ROOT, USE, written_package
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
@@ -98,66 +98,35 @@ CALL_BY_ENTRY = """
 twice.call("f8", 0, 1, out)
 print(out[0])
 """
-# A process that has imported Numba, and forks a child for each name, whose code it runs twice.
-FORKING = f"""
-import gc, inspect, json, os, sys, traceback, types
+# what the children share
+NUMBA = f"""
+import gc, inspect, sys, types
 import numba, numba.np.ufunc.parallel
 numba.njit(lambda x: x + 1)(1.0)  # Numba imports modules where it needs them
 {inspect.getsource(rename)}
-for number, code in enumerate(json.loads(input())):
-    os.environ["FASTCOS_CACHE_DIR"] = f"cache{{number // 2}}"
-    if not os.fork():
-        for stream, suffix in ((sys.stdout, "out"), (sys.stderr, "err")):
-            os.dup2(os.open(f"{{number}}.{{suffix}}", os.O_WRONLY | os.O_CREAT), stream.fileno())
-        try:
-            exec(code, {{"rename": rename}})
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush(), sys.stderr.flush()
-        os._exit(0)
-    os.wait()
 """
 
 
-def code_of(group, name):
+@pytest.fixture(scope="module")
+def numba_process(tmp_path_factory):
+    site = written_package(tmp_path_factory.mktemp("internals"))
+    with ForkingProcess(NUMBA, site, PYTHONPATH=str(site)) as process:
+        yield process
+
+
+@pytest.mark.parametrize(("group", "name"), CASES)
+def test_a_private_name_that_numba_lacks_has_a_fall_back(numba_process, tmp_path, group, name):
     has_cache, has_intermediate_code = group != "cache", group not in ("cache", "intermediate code")
-    return (
+    code = (
         LACKING.replace("NAME", repr(name), 1)
         .replace("is HAS_CACHE", f"is {has_cache}")
         .replace("is HAS_INTERMEDIATE_CODE", f"is {has_intermediate_code}")
     )
-
-
-@pytest.fixture(scope="module")
-def said(request, tmp_path_factory):
-    """The output and the warnings of two processes for each name of this run of the tests."""
-    site = written_package(tmp_path_factory.mktemp("internals"))
-    chosen = [
-        (item.callspec.params["group"], item.callspec.params["name"])
-        for item in request.session.items
-        if item.path == request.path and "name" in getattr(item, "fixturenames", ())
-    ]
-    codes = [code_of(*case) + USE + CALL_BY_ENTRY for case in chosen for _ in range(2)]
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", FORKING], input=json.dumps(codes), cwd=site, check=False,
-        env={**os.environ, "PYTHONPATH": str(site)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    texts = [
-        tuple((site / f"{number}.{suffix}").read_text() for suffix in ("out", "err"))
-        for number in range(len(codes))
-    ]
-    return {case: texts[2 * number :][:2] for number, case in enumerate(chosen)}
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize(("group", "name"), CASES)
-def test_a_private_name_that_numba_lacks_has_a_fall_back(said, group, name):
-    has_cache = group != "cache"
-    for is_first, (printed, warned) in zip((True, False), said[group, name], strict=True):
-        from_cache = has_cache and not is_first
-        assert printed.split() == ["20.0", str(int(from_cache)), "42.0"], warned
-        warned = warned.replace(ANNOUNCED, "")
+    for from_cache in (False, has_cache):
+        done = numba_process.run(code + USE + CALL_BY_ENTRY, FASTCOS_CACHE_DIR=str(tmp_path / "c"))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == ["20.0", str(int(from_cache)), "42.0"]
+        warned = done.stderr.replace(ANNOUNCED, "")
         assert warned.count("fastcos compiles in every process") == (not has_cache)
         assert warned.count("Warning") == (not has_cache), warned
         assert "Traceback" not in warned

@@ -1,11 +1,7 @@
 """BLAS has one thread where no other thread can notice it, and otherwise the program's number."""
 
 import contextlib
-import json
-import os
 import signal  # noqa: F401  this module's names are those of the programs below
-import subprocess
-import sys
 import threading
 import time  # noqa: F401
 from pathlib import Path
@@ -15,6 +11,7 @@ import scipy.linalg  # noqa: F401  its BLAS must be limited, too
 from threadpoolctl import ThreadpoolController, threadpool_limits  # noqa: F401
 
 from fastcos import config, parallel  # noqa: F401
+from tests.forking import ForkingProcess
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,48 +20,20 @@ def blas_threads():
     return {one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()}
 
 
-# A process that has one thread, which a test worker has not, and forks a child for each program.
-FORKING = """
-import json, traceback
-from tests.parallel.test_blas import *
-for line in sys.stdin:
-    if (child := os.fork()) == 0:
-        signal.alarm(120)
-        try:
-            exec(json.loads(line))
-        except BaseException:
-            print(json.dumps(traceback.format_exc()), flush=True)
-            os._exit(1)
-        os._exit(0)
-    if (status := os.waitpid(child, 0)[1]) not in (0, 256):
-        print(json.dumps(f"status {status}"), flush=True)
-    elif status == 0:
-        print(json.dumps(""), flush=True)
-"""
-
-
 @pytest.fixture(scope="module")
 def run_alone():
     """Return a function that runs a program which starts with one thread, and two of BLAS."""
     if config.count_cpus() < 2:
         pytest.skip("BLAS has one thread on one core")
-    if not hasattr(os, "fork"):
-        pytest.skip("no fork")
     variables = {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKING], cwd=ROOT, env={**os.environ, **variables}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    with ForkingProcess("from tests.parallel.test_blas import *", ROOT, **variables) as process:
 
         def run(code):
             check = "assert blas_threads() == {2}\n"
-            process.stdin.write(json.dumps(check + code + check) + "\n")
-            process.stdin.flush()
-            error = json.loads(process.stdout.readline())
-            assert not error, error
+            done = process.run("signal.alarm(120)\n" + check + code + check)
+            assert done.returncode == 0, done.stderr
 
         yield run
-        process.stdin.close()
 
 
 @contextlib.contextmanager

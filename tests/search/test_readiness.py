@@ -14,6 +14,7 @@ from fastcos import SimilarityIndex
 from fastcos.kernels import code_cache, jit
 from fastcos.parallel import background, readiness
 from fastcos.search import compile_searches
+from tests.forking import ForkingProcess
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
@@ -100,10 +101,12 @@ def test_first_calls_compile_nothing(tmp_path):
     assert compiled.stdout == in_numpy.stdout
 
 
-# One search. According to the state, earlier searches in NumPy have taken a second.
-LONG_SEARCH = """
+IMPORTS = """
 import sys, numpy as np, fastcos
 from fastcos.parallel import readiness
+"""
+# One search. According to the state, earlier searches in NumPy have taken a second.
+LONG_SEARCH = """
 {before}
 readiness.state.seconds_in_numpy = 1.0
 X = np.random.default_rng(0).standard_normal((600, 16)).astype(np.float32)
@@ -113,6 +116,14 @@ expected = np.argsort(-unit @ unit.T, axis=1)
 assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
 {after}
 """
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """A process that has imported fastcos, and forks one for each program."""
+    variables = {"FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
+    with ForkingProcess(IMPORTS, ROOT, **variables) as process:
+        yield process
 
 
 @pytest.mark.parametrize(
@@ -129,17 +140,18 @@ assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
         ("import os; os.access = lambda *_: False", "compiled code cannot be stored"),
     ],
 )
-def test_programs_that_cannot_start_python_say_so_once(tmp_path, before, reason):
+def test_programs_that_cannot_start_python_say_so_once(imported, tmp_path, before, reason):
     code = LONG_SEARCH.format(before=before, after="fastcos.top_k(X, k=3)")
-    done = run(code, tmp_path)
+    done = imported.run(code, FASTCOS_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(reason) == 1, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("stderr", ["sys.stderr = None", "sys.stderr.close()"])
-def test_searches_without_an_error_stream_are_answered(tmp_path, stderr):
-    done = run(LONG_SEARCH.format(before=f"sys.frozen = True; {stderr}", after=""), tmp_path)
+def test_searches_without_an_error_stream_are_answered(imported, tmp_path, stderr):
+    code = LONG_SEARCH.format(before=f"sys.frozen = True; {stderr}", after="")
+    done = imported.run(code, FASTCOS_CACHE_DIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -208,7 +220,7 @@ for child in background._children.values():
     child.process.wait()
 assert not background.is_running("float32")
 """
-    code = LONG_SEARCH.format(before="", after=after)
+    code = IMPORTS + LONG_SEARCH.format(before="", after=after)
     done = run(code, tmp_path / "cache", cwd=tmp_path, arguments=["-P"])
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "was_run").exists()
@@ -236,7 +248,7 @@ for child in background._children.values():
 assert running, "the process ended early"
 """
     path = [entry for entry in sys.path if entry]
-    prelude = f"import sys; sys.path[:] = {path!r}\n"
+    prelude = f"import sys; sys.path[:] = {path!r}\n{IMPORTS}"
     done = run(prelude + LONG_SEARCH.format(before="", after=after), tmp_path, PYTHONPATH="")
     assert done.returncode == 0, done.stderr
 

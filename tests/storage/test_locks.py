@@ -203,9 +203,16 @@ def save_first(targets, number, barrier, results):
             results.put(repr(error))
 
 
+def importing_once():
+    """Return a way to start processes: forks of one process, which has imported this module."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
 @posix
 def test_processes_that_save_a_new_directory_at_once_all_succeed(tmp_path):
-    context = multiprocessing.get_context("spawn")
+    context = importing_once()
     barrier, results = context.Barrier(3), context.Queue()
     targets = [tmp_path / f"new{trial}" for trial in range(6)]
     started = [
@@ -238,7 +245,7 @@ def search_to(out, delay, results):
 def test_processes_with_the_same_out_all_get_the_result(tmp_path):
     """Two start at once, and the third while they write."""
     expected = int(fastcos.top_k(ROWS, k=3).indices.sum())
-    context = multiprocessing.get_context("spawn")
+    context = importing_once()
     results = context.Queue()
     started = [
         context.Process(target=search_to, args=(tmp_path / "out", delay, results))
