@@ -23,9 +23,8 @@ from tests.kernels.processes import ANNOUNCED, CALLEE, ROOT, USE, entries, proce
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
 
-def double(lo, hi, x):
-    for i in range(lo, hi):
-        x[i] = 2 * x[i]
+def double(lo, hi, x):  # without a loop, so that it compiles in half the time
+    x[lo] = 2 * x[lo]
 
 
 @kernel
