@@ -1,12 +1,13 @@
 """The structure of the code, checked by reading the source: no import cycle, imports point down."""
 
 import ast
-import functools
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests import sources
 
 ROOT = Path(__file__).parents[1]
 KERNELS = sorted((ROOT / "kernels").rglob("*.py"))
@@ -15,6 +16,11 @@ PACKAGE = [
     for path in sorted((ROOT / "fastcos").rglob("*.py"))
     if "kernels" not in path.relative_to(ROOT).parts
 ]
+
+
+def nodes(path, *kinds):
+    return sources.nodes(sources.parsed(path), *kinds)
+
 
 # from the bottom up; packages on one line may not import each other
 ORDER = (
@@ -32,20 +38,6 @@ ORDER = (
 EXCEPTIONS = {("fastcos.similarity.knn_stats", "search")}
 LEVEL_OF = {word: level for level, words in enumerate(ORDER) for word in words.split()}
 BELOW_KERNELS = {"numpy", "numba", "llvmlite", *sys.stdlib_module_names}
-
-
-@functools.cache
-def parsed(path):
-    return ast.parse(path.read_text("utf8"))
-
-
-@functools.cache
-def walked(path):
-    return list(ast.walk(parsed(path)))
-
-
-def nodes(path, *kinds):
-    return [node for node in walked(path) if isinstance(node, kinds)]
 
 
 def module_of(path):
@@ -161,7 +153,7 @@ def test_light_packages_import_numpy_alone_at_the_top():
         name = str(path.relative_to(ROOT))
         if module_of(path) != "fastcos" and module_of(path).split(".")[1] not in LIGHT:
             continue
-        for node in parsed(path).body:
+        for node in sources.parsed(path).body:
             if isinstance(node, ast.Import):
                 names = {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

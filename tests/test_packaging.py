@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import sources
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
@@ -104,7 +106,7 @@ def test_imported_packages_are_declared():
     }
     missing = {}
     for path in [*(ROOT / "fastcos").rglob("*.py"), *(ROOT / "kernels").glob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+        for node in sources.nodes(sources.parsed(path), ast.Import, ast.ImportFrom):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module]

@@ -11,6 +11,7 @@ import pytest
 import fastcos
 from fastcos import SimilarityIndex, io
 from fastcos.cli.main import COMMANDS, build_parser, main
+from tests import sources
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((10, 4))
@@ -232,12 +233,11 @@ def test_options_in_messages_exist():
 def texts_in(file):
     """The texts of a file; an f-string is one, with NAME for each value in it."""
     parts = set()
-    nodes = list(ast.walk(ast.parse(file.read_text())))
-    for node in nodes:
-        if isinstance(node, ast.JoinedStr):
-            parts |= set(map(id, node.values))
-            pieces = [getattr(one, "value", "") for one in node.values]
-            yield "".join(one if isinstance(one, str) else "NAME" for one in pieces)
-    for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+    tree = sources.parsed(file)
+    for node in sources.nodes(tree, ast.JoinedStr):
+        parts |= set(map(id, node.values))
+        pieces = [getattr(one, "value", "") for one in node.values]
+        yield "".join(one if isinstance(one, str) else "NAME" for one in pieces)
+    for node in sources.nodes(tree, ast.Constant):
+        if isinstance(node.value, str) and id(node) not in parts:
             yield node.value

@@ -6,6 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from tests import sources
+from tests.sources import nodes
+
 ROOT = Path(__file__).parents[2]
 COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "generated_jit", "stencil", "cfunc"}
 FLAGS = {"fastmath", "parallel", "nogil", "boundscheck", "error_model", "cache", "locals"}
@@ -22,7 +25,7 @@ def parsed(*patterns):
     """Syntax tree of every file of some folders, by its name relative to the repository."""
     paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
-    return {name: ast.parse(path.read_text("utf8")) for name, path in names.items()}
+    return {name: sources.parsed(path) for name, path in names.items()}
 
 
 def kernels():
@@ -39,15 +42,6 @@ def everywhere():
 
 def without_jit():
     return {name: tree for name, tree in everywhere().items() if name not in COMPILE}
-
-
-@functools.cache
-def walked(tree):
-    return list(ast.walk(tree))
-
-
-def nodes(tree, *kinds):
-    return [node for node in walked(tree) if isinstance(node, kinds)]
 
 
 def compiled(tree):
