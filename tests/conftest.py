@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-# before NumPy is imported. The workers share the cores, and waiting threads of OpenBLAS spin:
-# tests/linalg/test_svd.py took 436 s on busy cores, now 40 s
+# before NumPy is imported. The workers share the cores, and waiting threads of OpenBLAS and of the
+# OpenMP of scikit-learn spin: tests/linalg/test_svd.py took 436 s on busy cores, now 40 s
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Garbage is collected less often: pytest makes 14,000 tests, and tests make many objects.
 gc.set_threshold(50_000)
 # a shell without job control starts its background jobs with SIGINT ignored, children inherit that

@@ -111,13 +111,13 @@ def test_search_and_commands_need_neither_matplotlib_nor_rich(tmp_path):
 import fastcos, numpy as np
 from fastcos.cli.main import main
 
-rows = np.eye(40, dtype=np.float32)
+rows = np.eye(12, dtype=np.float32)
 rows[1] += rows[0]
 np.save("rows.npy", rows)
 print(fastcos.top_k(rows[:1], rows, 2).indices, fastcos.SimilarityIndex().fit(rows))
 print(main(["neighbors", "rows.npy", "--k", "2", "--out", "neighbors.npz"]))
 print(main(["doctor"]))
-print(main(["audit", "rows.npy", "--out", "audit"]))
+print(main(["audit", "rows.npy", "--k", "2", "--out", "audit"]))
 """
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT + code],
@@ -125,7 +125,7 @@ print(main(["audit", "rows.npy", "--out", "audit"]))
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["[[0 1]] SimilarityIndex of 40 items x 40, by cosine", "0"], done.stderr
+    assert lines[:2] == ["[[0 1]] SimilarityIndex of 12 items x 12, by cosine", "0"], done.stderr
     assert any(line.startswith("working memory MiB") for line in lines)
     assert not [line for line in lines if line.endswith("...")]  # no cell is cut
     assert lines[-1] == "2"

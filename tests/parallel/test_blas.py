@@ -1,7 +1,8 @@
 """BLAS has one thread where no other thread can notice it, and otherwise the program's number."""
 
 import contextlib
-import signal  # noqa: F401  this module's names are those of the programs below
+import os  # noqa: F401  this module's names are those of the programs below
+import signal  # noqa: F401
 import threading
 import time  # noqa: F401
 from pathlib import Path
