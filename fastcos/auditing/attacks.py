@@ -17,11 +17,11 @@ from fastcos.validation import Floats, Integers
 
 # To remove a neighbour from the list of an item, an attack first looks for weights that bring the
 # next k listed items nearer to the item than the neighbour is. If the neighbour is still among the
-# k nearest, the attack looks for weights that bring a single competing item nearer than the
-# neighbour. At most _COMPETITORS competing items are tried.
+# k nearest, the attack looks for weights that bring a single competing item nearer to the item than
+# the neighbour is. At most _COMPETITORS competing items are tried.
 _COMPETITORS = 1
-# An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
-# list of an item contains its k nearest neighbours and the next N_LISTED items.
+# An attack removes a neighbour if at least k listed items become nearer to the item than the
+# neighbour is. The list of an item contains its k nearest neighbours and the next N_LISTED items.
 N_LISTED = 48
 # An attack tries only an ascending list of condition numbers, which are called levels. The
 # logarithm of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. Rounding a

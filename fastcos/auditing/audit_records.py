@@ -13,18 +13,18 @@ BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts",
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
 # To compare the audited factors with a form, the audit computes the linear map from the factors to
-# the form. If the condition number of this map is below SAME_CONDITION, the factors count as having
-# the form. A map with a condition number of 1.05 changes Fisher's z of a cosine by at most 0.05.
-# SAME_CONDITION is above 1, because the factors of gradient training and of a randomized SVD differ
-# slightly from the exact form. SAME_CONDITION is low enough to tell apart two forms that differ by
-# a rescaling with a condition number of 1.1.
+# the form. If the condition number of this map is below SAME_CONDITION, the audit concludes that
+# the factors have the form. A map with a condition number of 1.05 changes Fisher's z of a cosine by
+# at most 0.05. SAME_CONDITION is above 1, because factors that come from gradient training or from
+# a randomized SVD differ slightly from the exact form. SAME_CONDITION is low enough to distinguish
+# two forms if the map between them has a condition number of 1.1.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
 # around the converged form during training. In 232 measurements of examples/scale_of_dimensions.py,
-# training had lasted at least twice as long as it needs to forget its initial scale. In these
-# measurements, the condition number of the map from the factors to the converged form was at most
-# 1.08.
+# the number of epochs was at least twice the number that training needs to forget the initial
+# scale. In these measurements, the condition number of the map from the factors to the converged
+# form was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).

@@ -21,10 +21,10 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# To prove that a neighbour stays nearer than a competing item, a certificate examines the range of
-# the ratio of the norms of the neighbour and the competing item. If the certificate cannot decide a
-# piece of the range, it halves the piece, at most DEPTH times. A certificate examines all 2^DEPTH
-# pieces only if the condition number is near the radius.
+# To prove that a neighbour stays nearer than a competing item, a certificate examines all possible
+# ratios of the norms of the two items. If the proof fails for a piece of the range of these ratios,
+# the certificate halves the piece, at most DEPTH times. A certificate examines all 2^DEPTH pieces
+# only if the condition number is near the radius.
 DEPTH = 6
 # If the length of a list of competing items limits the radius of an edge, the edge is examined
 # again with a list that is _GROWTH times as long.

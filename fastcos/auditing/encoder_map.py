@@ -200,11 +200,12 @@ def map_encoder(
     )
     # The final map is better than the map of a fold. The final map is fitted on all texts, whereas
     # the map of a fold is fitted on only nine tenths of the texts. The advantage of the final map
-    # is estimated from ``gain``. The variable ``gain`` is the overlap that the maps of the folds
-    # reach, minus the overlap that maps reach if they are fitted on only half of the same texts. If
-    # the error of a map is proportional to 1 / m for m texts, the overlap of the final map exceeds
-    # the overlap of a fold by one tenth of ``gain``. If the error decreases linearly with log m,
-    # the overlap of the final map exceeds the overlap of a fold by 15 % of ``gain``.
+    # is estimated from ``gain``. The variable ``gain`` is the difference of two mean overlaps: the
+    # overlap of the maps of the folds, minus the overlap of maps that are fitted on half as many
+    # texts. Let m be the number of texts on which a map is fitted. If the error of a map is
+    # proportional to 1 / m, the final map has a higher overlap than the map of a fold, and the
+    # difference is 10 % of ``gain``. If the error decreases linearly with log m, the difference is
+    # 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

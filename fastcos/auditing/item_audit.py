@@ -52,8 +52,8 @@ _RANDOM_BASES = 3
 # fixed, so that the order of summation, and therefore the rounding, does not depend on the number
 # of threads.
 _ROWS_PER_PART = 128
-# All norms count as equal if the largest norm is at most _EQUAL_NORMS times the smallest norm, as
-# for rows that were normalised in float16.
+# All norms count as equal if the largest norm is at most _EQUAL_NORMS times the smallest norm. This
+# limit also accepts rows that were normalised in float16.
 _EQUAL_NORMS = 1.002
 
 

@@ -19,8 +19,8 @@ from fastcos.validation import Floats, Integers
 # Share of ``working_memory`` that rows from disk may take; the rest is needed for the sorted row
 # numbers.
 _ROWS_SHARE = 0.8
-# Rows that are read from disk are also copied as float32. The copy takes _COPY_BYTES bytes per
-# entry.
+# Memory also holds a float32 copy of the rows that are read from disk. The copy takes _COPY_BYTES
+# bytes per entry.
 _COPY_BYTES = 4
 
 

@@ -28,8 +28,8 @@ _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
 )
-# For each form in which users and items have the same Gram matrix, this dictionary contains a
-# description of the form. It also contains the kinds of training that lead to nearly the same form
+# Each key is the name of a form in which users and items have the same Gram matrix. Each value
+# contains a description of the form, and the kinds of training that lead to nearly this form
 # without weight decay.
 _BALANCED_FORMS = {
     BALANCED: (

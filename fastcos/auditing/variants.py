@@ -35,8 +35,8 @@ Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # row numbers, and the label code of each row
 
 # If U s V' is the singular value decomposition of the predictions, the item embeddings of a
-# parametrisation are V (s²)^power. For each parametrisation, _FORMS contains the power and a
-# description of the rows.
+# parametrisation are V (s²)^power. For each parametrisation, _FORMS contains the exponent (power)
+# and a description of the embeddings.
 _FORMS = {
     BALANCED: (
         0.25,

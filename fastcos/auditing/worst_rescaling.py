@@ -33,18 +33,18 @@ _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # Default and largest number of starting points of a search. The first starting points are computed
 # from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
-# An audit uses _MIN_STARTS starting points if the search uses a sample, because a map that is found
-# with more starting points does not replace more neighbours of the items outside the sample. If the
+# If the search uses a sample, an audit uses only _MIN_STARTS starting points. More starting points
+# would not lead to a map that replaces more neighbours of the items outside the sample. If the
 # search uses all items, the number of starting points is _START_BUDGET divided by the product of
 # the numbers of rows and dimensions, but at least _MIN_STARTS and at most N_STARTS. For 1,000 items
-# with 50 dimensions, an audit uses 4 starting points. The map that is found with 4 starting points
-# replaces 0.2 percentage points more of the neighbours than the map that is found with 2.
+# with 50 dimensions, an audit uses 4 starting points. With 4 starting points, the share of replaced
+# neighbours is 0.2 percentage points higher than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips of weights per dimension in one search. The number is halved for a search on
-# a sample, because a map that is found with more flips does not replace more neighbours of the
-# items outside the sample. The number is also halved for a search for a linear map. For 1,000 items
-# with 50 dimensions, a map that is found with twice the number of flips would replace only 0.3
-# percentage points more of the neighbours.
+# Number of trial flips of weights per dimension in one search. A search on a sample tries only half
+# as many flips, because more flips would not lead to a map that replaces more neighbours of the
+# items outside the sample. A search for a linear map also tries only half as many flips. For 1,000
+# items with 50 dimensions, twice the number of flips would increase the share of replaced
+# neighbours by only 0.3 percentage points.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3

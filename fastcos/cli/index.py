@@ -238,7 +238,8 @@ def _explain(args: argparse.Namespace) -> int:
     return 0
 
 
-# For each subcommand: its summary, the function that adds its arguments, and the one that runs it.
+# For each subcommand: its summary, the function that adds its arguments, and the function that runs
+# the subcommand.
 _VERBS = {
     "build": ("build a new index of vectors with ids", _add_build, _build),
     "add": ("add items, and replace items with the same ids", _add_add, _add),

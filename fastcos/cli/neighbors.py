@@ -105,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
         if queries_are_items:  # An item is not a neighbour of itself.
             settings["exclude"] = one_per_row(rows, len(items))
         queries, query_ids = queries[rows], query_ids[rows]
-    # If the items are also the queries, top_k gets None as items, so that it leaves out each row
-    # from its own neighbours.
+    # If the items are also the queries, top_k gets None as items, so that no row is returned as its
+    # own neighbour.
     searched_items = None if queries is items else items
     try:
         with progress_bar("searching") as progress:
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
             neighbors = top_k(
                 queries, searched_items, k, progress=progress, out=out_folder, **settings
             )
-    except OccupiedError as error:  # The message begins with "out", the argument of top_k.
+    except OccupiedError as error:  # The message begins with the name of an argument, "out".
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns, calibration)
     return ranked.write_or_print(args, out, f"by {args.measure}")

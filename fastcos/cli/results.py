@@ -16,8 +16,8 @@ from fastcos.storage import provenance
 if TYPE_CHECKING:
     from fastcos.comparison import Comparison, Leaderboard
 
-# Resolution of images in dots per inch. With these resolutions, a file of Figure 1 for 1,000 items,
-# with nine panels, takes less than 500 kB.
+# Resolution of images in dots per inch. With these resolutions, a file that shows Figure 1 for
+# 1,000 items in nine panels takes less than 500 kB.
 DOTS_PER_INCH = {"png": 150, "svg": 64}
 # A PNG file of similarity maps uses N_COLOURS colours for the colour scale and N_GREYS greys for
 # texts.

@@ -43,8 +43,8 @@ examples:
   fastcos warmup
   FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup --portable"""
 DTYPES = ("float32", "float64")
-# All jobs together need this many seconds of processor time to compile the kernels for one
-# processor, or for one tier of processors. The command estimates its run time from this number.
+# The seconds of processor time that all jobs need to compile the kernels for one target. A target
+# is this processor or a tier of processors. The command estimates its run time from this number.
 _PROCESSOR_SECONDS = 180
 
 

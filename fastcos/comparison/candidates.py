@@ -24,8 +24,8 @@ NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# The default measures are twelve measures that rank items differently. No default measure searches
-# for neighbours in its method ``fit``.
+# The default measures are twelve measures that rank items differently. The method ``fit`` of a
+# default measure never searches for neighbours.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",
@@ -176,8 +176,8 @@ class Candidate:
         if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
-        # A measure object may already contain the users (the argument ``other``), and it must
-        # already contain everything else that it requires.
+        # A measure object must already contain all data that it requires. Only the users (the
+        # argument ``other``) may be missing.
         is_missing = needs == _OTHER_SIDE and getattr(self._source, _OTHER_SIDE, None) is None
         return needs if is_missing or needs == _TWO_HALVES else ""
 

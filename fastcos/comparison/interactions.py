@@ -51,10 +51,10 @@ from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
 from fastcos.validation import Integers
 
-# If items are sampled to score the rescalings, RANKED_PER_SAMPLED times as many items are ranked to
-# score the measures. The ranked items have a label or have been seen by one of the evaluated users.
-# If 2,000 items are sampled, 10,000 items are ranked. Among 10,000 ranked items, a label that 0.2 %
-# of the items share occurs 20 times.
+# If the rescalings are scored on a sample of n items, the measures are scored by ranking
+# RANKED_PER_SAMPLED * n items. The ranked items have a label or have been seen by one of the
+# evaluated users. For n = 2,000, there are 10,000 ranked items. Among 10,000 ranked items, a label
+# that 0.2 % of the items share occurs 20 times.
 RANKED_PER_SAMPLED = 5
 # Bytes of memory per entry of X while the columns of X are compared without a model. Two float32
 # matrices contain each entry: the matrix of all columns, and the matrix of the labelled columns.

@@ -156,9 +156,9 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
     """
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # In ``compare``, the default λ is σ², where σ is singular value number rank / 5. For the
-        # rank of the paper, which is 50, σ is the tenth singular value. Here, the tenth singular
-        # value is used for every rank of at least 10.
+        # In ``compare``, the default λ is σ², where σ is the (rank / 5)-th largest singular value.
+        # For the rank of the paper, which is 50, σ is the tenth largest singular value. This
+        # function uses the tenth largest singular value for every rank of at least 10.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 

@@ -30,7 +30,7 @@ _DAMAGE = (
     tokenize.TokenError,  # NumPy raises TokenError for a header without a closing bracket.
 )
 
-# The parts of the last record of a zip archive that are read: the signature of the record, and the
+# Two parts of the last record of a zip archive are read: the signature of the record, and the
 # number of entries of the archive.
 _END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
 

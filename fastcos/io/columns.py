@@ -57,7 +57,8 @@ _NUMBER = re.compile(NUMBER_PATTERN, re.ASCII)
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0+)?", re.ASCII)
 # Every integer up to this number can be represented exactly in float64.
 _LARGEST_EXACT = 2**53
-# Largest number of texts whose numbers are cached. The cache takes a few MB.
+# The cache contains at most this many texts, each with the number that was parsed from it. The
+# cache takes a few MB.
 _MAX_CACHED_NUMBERS = 1 << 16
 
 # The cells of a column: an array of numbers without blanks, or Python values with None for a blank.

@@ -19,7 +19,8 @@ def damage_refused(path: Path, rule: str, errors: tuple[type[Exception], ...]) -
         raise
     except errors as error:
         # Errors of the system, such as a full disk, are not caused by the file. The error EINVAL is
-        # caused by the file: it comes from seeking before the start of a damaged file.
+        # caused by the file: it is raised when a reader of a damaged file seeks to a negative
+        # position.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         reason = (str(error) or type(error).__name__).partition("\n")[0]

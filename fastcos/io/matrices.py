@@ -61,7 +61,8 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
 
     with open_bytes(path) as stream:
         content = stream.read()
-    # The reader of SciPy crashes if there are zero bytes, or if the last line has no line end.
+    # The reader of SciPy crashes if the file contains the byte "\0", or if the last line has no
+    # line end.
     if not content.endswith(b"\n"):
         content += b"\n"
     damage = (ValueError, TypeError, OverflowError, RuntimeError)

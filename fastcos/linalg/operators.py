@@ -46,19 +46,20 @@ _EVEN_BLOCKS = 4
 _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
-# A product of at least this many bytes leaves the caches before the caller reads it. Kernels
+# A product of at least this many bytes is no longer in the caches when the caller reads it. Kernels
 # therefore bypass the caches when they write a product of this size to memory. Bypassing the caches
 # saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
-# If X is summed in order, the columns of the factor are divided into groups, and one thread
-# multiplies each group. The width of a group is a multiple of this number.
+# If a product is summed over the rows of X in order, the columns of the factor are divided into
+# groups, and a thread multiplies one group at a time. The width of a group is a multiple of this
+# number.
 _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
-# piece. On an Intel CPU, cutting A into pieces of 1 MiB made the product 1.7 times as fast for an X
-# with 20 non-zeros per row and piece. With 7 non-zeros per row and piece, the product became slower
-# (0.7 times as fast). On an AMD CPU (Zen 5), cutting the factor into five pieces doubled the time
-# of a product whose X had 60 non-zeros per row and 20,000 columns.
+# piece. On an Intel CPU, cutting A into pieces of 1 MiB made the product 1.7 times as fast if an
+# average row of X had 20 non-zeros per piece. With 7 non-zeros per row and piece, the product
+# became slower (0.7 times as fast). On an AMD CPU (Zen 5), cutting A into five pieces doubled the
+# time of the product for an X with 20,000 columns and 60 non-zeros per row.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X

@@ -39,7 +39,8 @@ ENTRIES_HELD = 1 << 25
 # for its value. A product works on a shard of this size for several milliseconds.
 ENTRIES_PER_SHARD = 1 << 24
 # _KIND is the kind of the directory of all shards, and _SHARD_KIND is the kind of the directory of
-# one shard. _MANIFEST is the name of the directory that lists the shards.
+# one shard. _MANIFEST is the name of the directory that stores the ids, the sums of the columns,
+# and the first row of each shard.
 _KIND = "InteractionShards"
 _SHARD_KIND = "InteractionShard"
 _MANIFEST = "manifest"

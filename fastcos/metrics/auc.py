@@ -31,7 +31,8 @@ _N_BINS = 2**16
 _N_STRATUM_BINS = 2**14
 # Number of pairs in a task. A task takes about 50 ms, and Ctrl-C is handled between tasks.
 _PAIRS_PER_TASK = 10_000_000
-# Largest number of pairs (those of 2,896 rows) for which the cosines are sorted by default.
+# If there are at most this many pairs, their cosines are sorted by default. 2,896 rows form nearly
+# this many pairs.
 _SORTED_PAIRS = 2**22
 # Number of rows whose cosines with all rows are computed at a time.
 _ROWS = 192

@@ -18,7 +18,7 @@ from fastcos.validation import Floats
 # Distances and variances of at most _ROUNDING count as 0, because they may be rounding errors of
 # products of unit rows.
 _ROUNDING = 1e-13
-# Number of products of rows and clusters in a block; 2^22 products take 32 MiB.
+# Number of (row, cluster) pairs in a block. The inner products of 2^22 pairs take 32 MiB.
 _BLOCK = 2**22
 
 

@@ -22,7 +22,7 @@ _POOL_PER_INTERACTION = 4
 # Initial norm of the rows if the similarity is "dot". A small norm lets strong directions grow
 # first.
 _SMALL_START = 0.3
-# Largest number of items, because the kernels store item numbers as int32.
+# Largest number of items, because the kernels store the indices of items as int32.
 MAX_ITEMS = 2**31 - 1
 
 

@@ -34,9 +34,9 @@ _DIRECT_SIDE = 1024
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# Let σ be singular value number _KNEE_SHARE * k, counted from the largest one. The default λ
-# suppresses the directions whose singular values are smaller than σ. The λ that the paper chooses
-# for its simulation suppresses about the same directions as this default.
+# Let σ be the (_KNEE_SHARE * k)-th largest singular value. The default λ suppresses the directions
+# whose singular values are smaller than σ. In the simulation of the paper, the default λ suppresses
+# about the same directions as the λ that the paper chooses.
 _KNEE_SHARE = 0.2
 
 

@@ -21,8 +21,8 @@ from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
-# Number of bytes that each entry of X'X takes while X'X is converted to PPMI. These bytes hold the
-# value and the indices of the entry, in CSR and in coordinate form, and intermediate results.
+# Number of bytes that each entry of X'X takes while X'X is converted to PPMI. In these bytes, the
+# entry is stored in CSR form and in coordinate form, together with intermediate results.
 _BYTES_PER_PRODUCT = 64
 
 

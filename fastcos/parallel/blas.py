@@ -58,8 +58,9 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     # A forked child has only the thread that called fork. If another thread of the parent held the
-    # lock of the state, the lock would never be released in the child. If another thread of the
-    # parent had limited the threads of BLAS, this limit would never be lifted in the child.
+    # lock of _state during the fork, no thread of the child would ever release the lock. If another
+    # thread of the parent had limited the threads of BLAS, no thread of the child would ever lift
+    # this limit.
     global _state
     previous, _state = _state, _State()
     if previous.owner is threading.current_thread():

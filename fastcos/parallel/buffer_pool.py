@@ -30,8 +30,8 @@ _LARGE = 2**22
 # The pool keeps at most this number of freed blocks, and all of them together must fit into
 # working_memory.
 MAX_FREE_BLOCKS = 4
-# The advice for madvise that allows the system to take back the pages of a block, or None on
-# systems that do not have this advice.
+# The argument with which madvise allows the system to take back the pages of a block. It is None on
+# systems that do not support this argument.
 MADV_FREE = getattr(mmap, "MADV_FREE", None)
 
 _free_blocks: collections.deque["_Block"] = collections.deque(maxlen=MAX_FREE_BLOCKS)
@@ -58,8 +58,8 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
         reused = _take(size)
         block = reused or _Block(size)
         # Every view that the caller makes refers to the array `memory`, and not to `block.memory`.
-        # Therefore `memory` is freed with the last view, and its finaliser returns the block to the
-        # pool.
+        # When the last view is freed, `memory` is freed, too, and the finaliser of `memory` returns
+        # the block to the pool.
         memory = np.frombuffer(block.memory.data, np.uint8)
         weakref.finalize(memory, block.release).atexit = False
         memory = memory[:size]

@@ -143,7 +143,7 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
-        # ml_dtypes must be installed, because the rows were bfloat16 before as_bits.
+        # The rows were bfloat16 before as_bits converted them, so ml_dtypes must be installed.
         from ml_dtypes import bfloat16
 
         return rows.view(bfloat16)

@@ -309,7 +309,7 @@ class _Job:
         self._running = 0  # the number of helping threads that run blocks
         self._error: BaseException | None = None
         # A thread holds _lock while it reads or changes the blocks, _done, _running or _error. The
-        # helping threads together hold _busy while at least one of them runs blocks.
+        # lock _busy is held while at least one helping thread runs blocks.
         self._lock, self._busy = threading.Lock(), threading.Lock()
 
     def run(self, size: int, progress: Progress | None) -> None:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# For each curve: its label, colour, dashes and marker. Each colour has one meaning. Blue stands for
-# all rescalings at once, orange stands for one rescaling at a time, and green stands for linear
-# maps.
+# For each curve: its label, colour, dashes and marker. Each colour has one meaning. A blue curve
+# shows what holds under all rescalings, an orange curve shows what happens under a single
+# rescaling, and green curves are for linear maps.
 _CURVES = {
     "unbroken": ("all rescalings: at most", 0, "-", "o"),
     "certified": ("all rescalings: at least", 0, "--", "s"),

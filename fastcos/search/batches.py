@@ -10,9 +10,9 @@ from fastcos.parallel import memmap
 from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
-# Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
-# this many rows at a time therefore computes the same rows, bit for bit, whether it transforms one
-# segment or all items together.
+# Segments of memory-mapped items begin at multiples of this many rows. If a transform multiplies
+# this many rows at a time, transforming one segment after the other therefore yields the same rows,
+# bit for bit, as transforming all items together.
 SEGMENT_MULTIPLE = 4096
 
 

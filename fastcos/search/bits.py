@@ -21,8 +21,8 @@ BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 _QUERIES_PER_BLOCK = 64
 # The number of rows whose bits are counted at once.
 _ROWS_PER_COUNT = 1 << 14
-# The bytes that a neighbour takes until its score is converted to float32: 8 for an item number and
-# 8 for a float64 score. The kernel stores up to 4 k + 64 neighbours for each query of a block.
+# The bytes that a neighbour takes until its score is converted to float32: 8 for a row number and 8
+# for a float64 score. The kernel stores up to 4 k + 64 neighbours for each query of a block.
 _BYTES_PER_NEIGHBOR = 16
 
 Words = npt.NDArray[np.uint64]

@@ -21,8 +21,8 @@ from fastcos.validation import Floats, Integers
 # The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
 # The bytes that a listed item takes while its list is scored and ordered. The position, the row
-# number and the score of a listed item are stored twice: in the list, and in an array of lists that
-# are padded to the same length.
+# number and the score of a listed item are stored twice: in the list, and in an array that contains
+# several lists, padded to the same length.
 _BYTES_PER_PAIR = 128
 # If the scores are computed by a method of the measure instead of a kernel, all lists in a block
 # are padded to the same length. A block of several lists has at most this many entries, including

@@ -54,15 +54,15 @@ class CostModel:
     # by tiles. For rows of 384 float32 columns, the number is 7 if the scored row is in a cache,
     # and 16 if it must be read from memory.
     tile_rows_per_score: int = 16
-    # For searches that allow only some of the rows: reading the codes of all rows takes as long as
+    # In a search that allows only some of the rows, reading the codes of all rows takes as long as
     # comparing all rows with this many queries.
     queries_per_filtered_sweep: int = 4
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
     bytes_beside_codes: int = 160
-    # The argument exclude_ids may exclude the same items for all queries. If it excludes at most
-    # this many items, the search finds one additional neighbour for each excluded item, and the
-    # excluded items are then removed from the results. If exclude_ids excludes more than
+    # The argument exclude_ids may exclude the same items for all queries. If exclude_ids excludes
+    # at most this many items, the search finds one additional neighbour for each excluded item, and
+    # the excluded items are then removed from the results. If exclude_ids excludes more than
     # max_dropped_ids items, the search uses a mask of allowed items. Making a mask takes time
     # proportional to the number of all items.
     max_dropped_ids: int = 64
@@ -94,22 +94,22 @@ class CostModel:
     # read. For fewer than min_bytes_per_thread bytes, waking the thread and merging its results
     # would take longer than the thread saves.
     min_bytes_per_thread: int = 1 << 23
-    # Reading the codes one more time takes as long as comparing them with this many queries. With
-    # AMX, this number of queries is larger than with other instruction sets, because a tile of AMX
-    # compares a whole panel of queries at once.
+    # Reading the codes one more time takes as long as comparing the codes with this many queries.
+    # With AMX, this number of queries is larger than with other instruction sets, because a tile of
+    # AMX compares a whole panel of queries at once.
     queries_per_reading: int = 4
     queries_per_reading_amx: int = PANEL
-    # The largest number of panels in a range. Ranges should be long, because each range has
-    # thresholds and candidates of its own; but they must be short enough that other threads can
-    # take over the last ranges of a slow thread.
+    # The largest number of panels in a range. Ranges should be long, because thresholds and
+    # candidates are stored separately for each range; but they must be short enough that other
+    # threads can take over the last ranges of a slow thread.
     max_panels_per_range: int = 8192
     # A block contains at most max_queries_per_block queries, and its buffers take at most
     # block_buffer_bytes bytes. The buffers must fit into the second-level cache.
     max_queries_per_block: int = 256
     block_buffer_bytes: int = 1 << 22
     # If rows have at least this many columns, blocks contain twice as many queries. Reading wide
-    # rows takes much time, and a row that is a candidate for several queries of a block is read
-    # from memory only once.
+    # rows takes much time. If a row is a candidate for several queries of a block, it is read from
+    # memory only once.
     wide_columns: int = 768
     # A block of queries has an overhead of ``seconds_per_query_block`` seconds, no matter how many
     # queries it contains. A query that is compared by itself, without a tile, has an overhead of
@@ -127,18 +127,20 @@ class CostModel:
     # candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
-    # The number of passes over the rows in which tasks share thresholds. A further pass, in which
-    # tasks share no thresholds, follows only if a shared threshold was found to be damaged.
+    # The tasks share thresholds in at most this many passes over the rows. A further pass, without
+    # shared thresholds, follows only if a shared threshold was found to be damaged.
     max_sharing_passes: int = 2
-    # A self-join can multiply each pair of rows once instead of twice (``plan._plan_self_join``).
-    # With fewer columns than min_columns_of_join, multiplying takes too small a part of the time.
-    # The thresholds of the rows are then estimated from a sample of panels, which costs time, too.
-    # If the sample contained more than one in min_sample_stride_of_join panels, sampling would take
-    # more time than the join saves.
+    # The kernel ``self_join`` multiplies each pair of rows once instead of twice
+    # (``plan._plan_self_join``). The kernel saves no time if there are fewer than
+    # min_columns_of_join columns, because the multiplications then take only a small part of the
+    # time of a search. The kernel estimates the thresholds of the rows from a sample of panels. If
+    # a larger share of the panels than 1 / min_sample_stride_of_join were sampled, sampling would
+    # take more time than the kernel saves.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
     # For a large k, scoring the candidates in float64 takes most of the time. A join therefore
-    # saves time only if multiplying one row by all rows takes at least k times this many seconds.
+    # saves time only if multiplying one row by all rows takes at least this many seconds for each
+    # of the k neighbours.
     min_seconds_per_joined_neighbor: float = 5e-7
     # The join compares blocks of about panels_of_joined_block panels. Every block has at least
     # min_panels_of_joined_block panels, because starting the threads for every round takes time.
@@ -171,11 +173,12 @@ class CostModel:
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
     # threshold is the score that has a certain rank among the best scores of the sampled panels. N
-    # is the number of rows in the sample that belong to the k best rows. The rank is the expected
-    # value of N plus threshold_deviations standard deviations of N. A first threshold of this rank
-    # is too high for only one query in a hundred. If the first threshold of a query is too high, a
-    # block search repeats the whole search of the query. A search that compares queries one by one
-    # does not start again (``task_grid.guess_rank``).
+    # is the number of rows in the sample that are among the k best of all rows. The rank is the
+    # expected value of N plus threshold_deviations standard deviations of N. A first threshold of
+    # this rank is too high for only one query in a hundred. If the first threshold of a query is
+    # too high, a block search repeats the whole search of the query. If a search compares queries
+    # one by one, the kernel corrects the first threshold itself, so the search is not repeated
+    # (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one of every max_sample_stride panels is in the sample.
     max_sample_stride: int = 16
@@ -208,35 +211,35 @@ class CostModel:
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
     # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier, because
     # min_work_to_project is multiplied by a factor. The factor is share_of_work_to_project_avx2 if
-    # k is at most the smaller number in usual_k. For a larger k, the factor grows in proportion to
-    # k until it is 1.
+    # k is at most usual_k[0]. For a larger k, the factor is share_of_work_to_project_avx2 * k /
+    # usual_k[0], but at most 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # projection_widths contains the numbers of axes whose costs are compared. max_projected_share
     # is the largest allowed ratio of the number of axes to the number of columns. A projection onto
     # more axes than this ratio allows saves too little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
-    # The number of axes is chosen by the scores in a sample of projection_sample_rows rows, of
-    # which projection_sample_queries rows serve as queries.
+    # To choose the number of axes, scores are computed in a sample of projection_sample_rows rows,
+    # of which projection_sample_queries rows serve as queries.
     projection_sample_rows: int = 2048
     projection_sample_queries: int = 64
-    # The effective number of columns tells along how many axes the rows vary; it is estimated from
-    # a sample of spread_sample_rows rows. A projection is considered only if the effective number
-    # of columns is at most max_spread times the number of columns. The ratio of the effective
-    # number of columns to the number of columns is 1 for independent columns, and 0.15 for a text
-    # model whose embeddings vary mainly along few axes.
+    # The effective number of columns is an estimate of the number of axes along which the rows
+    # vary. It is computed from a sample of spread_sample_rows rows. A projection is considered only
+    # if the effective number of columns is at most max_spread times the number of columns. The
+    # ratio of the effective number of columns to the number of columns is 1 for independent
+    # columns, and 0.15 for a text model whose embeddings vary mainly along few axes.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
-    # threshold_ranks contains a number k and a rank: the average rank of the threshold among all
-    # scores of its query, in the course of a search for k neighbours. The number of axes is chosen
-    # by the mean cost over the values of k in usual_k.
+    # threshold_ranks contains a number k and an average rank. The rank of the threshold among all
+    # scores of its query is averaged over a search for k neighbours. The chosen number of axes has
+    # the lowest mean cost over the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
     # query.
     code_error: float = 0.013
-    # The next three costs are in units of the time in which a tile multiplies one column. A tile
+    # The unit of the next three costs is the time that a tile needs to multiply one column. A tile
     # has the fixed cost tile_overhead_columns. Comparing a single (query, row) pair without a tile
     # has the fixed cost pair_overhead_columns, and the cost pair_cost_per_column for each column.
     tile_overhead_columns: float = 22
@@ -260,8 +263,8 @@ class CostModel:
     # ``segment_search_share`` is the share that is reserved for the search of a segment.
     # ``read_queries_share`` is the largest share that the queries of a batch may take. The rest of
     # the working memory is for the items of a segment. Batches and segments should be large,
-    # because all items are packed again for every batch, and all queries of a batch are packed
-    # again for every segment.
+    # because every batch packs all items again, and every segment packs the queries of a batch
+    # again.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
@@ -313,8 +316,8 @@ class CostModel:
     # The number of bytes that one thread can read from the caches per second.
     cached_bytes_per_second_of_thread: float = 6.0e10
     # For each instruction set, ``multiply_adds_per_second`` is the number of multiply-adds that one
-    # thread performs per second in full tiles. ``single_multiply_adds_per_second`` is the number
-    # for queries that are compared one by one.
+    # thread performs per second in full tiles. ``single_multiply_adds_per_second`` is the number of
+    # multiply-adds per second if queries are compared one by one.
     multiply_adds_per_second: tuple[tuple[str, float], ...] = (
         ("amx", 9.0e11), ("vnni", 3.5e11), ("avxvnni", 1.8e11), ("avx2", 1.0e11),
         ("avx512", 6.0e10), ("generic", 1.2e10),
@@ -328,16 +331,16 @@ class CostModel:
     # The share of the rows that a projection cannot rule out. The full codes of these rows are
     # compared with the query.
     share_after_projection: float = 0.15
-    # A search by tiles scores candidates in float64. Their estimated number, for each query and
-    # each range of panels, is scored_pairs_per_neighbor * k + scored_pairs_besides.
+    # A search by tiles scores candidates in float64. The estimated number of candidates, for each
+    # query and each range of panels, is scored_pairs_per_neighbor * k + scored_pairs_besides.
     scored_pairs_per_neighbor: float = 4.0
     scored_pairs_besides: float = 30.0
     # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
     # In a search that scores every pair, scoring a pair also takes a fixed time plus a time per
-    # column. The fixed time seconds_per_score is shorter than seconds_per_candidate, because the
-    # rows are read from memory one after the other.
+    # column. The fixed time seconds_per_score is shorter than seconds_per_candidate, because a
+    # search that scores every pair reads the rows in the order in which they are stored.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.

@@ -15,7 +15,7 @@ from fastcos.validation import Floats, Integers
 # The measures for which distances can be computed. A cosine is 1 minus a distance, and a
 # neg_euclidean score is minus a distance.
 MEASURES = ("cosine", "neg_euclidean")
-# The number of differences of entries that are computed at once (4 MiB of float64).
+# The number of entries in one block of differences between rows (4 MiB of float64).
 _ENTRIES_AT_ONCE = 1 << 19
 
 

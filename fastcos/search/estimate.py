@@ -138,16 +138,16 @@ def _of_tiles(
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # The projection rules out most rows. The full codes are compared only for the remaining
-        # rows. Their estimated share of all rows is share_after_projection.
+        # The projection rules out most rows. The share of the remaining rows is estimated as
+        # share_after_projection. Only the full codes of the remaining rows are compared.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
     # The number of panel pairs that the search multiplies, divided by the number of all such pairs.
     share = 1.0
     if plan.kernel == "self_join":
-        # A self-join multiplies each pair of blocks once. To estimate the thresholds, it also
-        # multiplies all rows by the panels of the sample.
+        # A self-join multiplies each pair of blocks once. To estimate the thresholds, a self-join
+        # also multiplies all rows by the panels of the sample.
         share = 0.5 + 1 / plan.sample.stride
         bytes_read *= share
     # Comparing a panel with fewer than 32 queries takes as long as comparing a full panel, unless
@@ -161,8 +161,8 @@ def _of_tiles(
         rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += share * lanes * n_panels * costs.seconds_per_tile_lane / threads
-    # Each range of panels has candidates of its own, so the number of scored pairs is proportional
-    # to the number of ranges.
+    # Candidates are collected separately in each range of panels, so the number of scored pairs is
+    # proportional to the number of ranges.
     scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides) * grid.n_ranges
     scored = min(scored, float(n) * n_packed)
     per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d

@@ -28,8 +28,8 @@ from fastcos.validation import Floats, Integers
 # _min_raw_scores lowers a raw score in at most this many steps. Each step is twice as long as the
 # previous step.
 _DOUBLINGS = 40
-# The number of halvings in the bisection after the last step. They make the error less than 2 % of
-# the length of the step.
+# The number of halvings in the bisection after the last step. The halvings reduce the error to less
+# than 2 % of the length of this step.
 _HALVINGS = 6
 
 
@@ -65,8 +65,8 @@ def filter_and_refine(
         )
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
-        # A query is finished if its candidates include every item that it may find. In this case,
-        # there are as many candidates as items, or the last candidate is padding.
+        # A query is finished if every item that is allowed in its results is a candidate. In this
+        # case, there are as many candidates as items, or the last candidate is padding.
         places = np.flatnonzero(candidates[:, -1] >= 0) if width < n_items else batch[:0]
         if len(places):
             bounds = measure.upper_bound(part.rows[places], last_scores[batch[places]])

@@ -38,7 +38,7 @@ from fastcos.validation import Integers
 _QUERIES_PER_TASK = 512
 # The number of (query, item) pairs per block, if every pair of the block is scored in float64.
 _PAIRS_PER_BLOCK = 20_000
-# The number of (query, item) pairs per block, if tiles compare the pairs of the block.
+# The number of (query, item) pairs per block, if the pairs are compared by tiles.
 _TILED_PAIRS_PER_BLOCK = 200_000
 # The initial threshold of a query if no lower bound on its k-th best score is known.
 _NO_THRESHOLD = np.float32(-3e38)
@@ -221,8 +221,8 @@ def _search_panels(
     tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
-    # The codes of all groups have the same units, so queries that are scaled for the first group
-    # are scaled for every group.
+    # The codes of all groups have the same units, so the queries are scaled only once, for the
+    # first group.
     panels = order.packed(int(group_of[0]))
     scaled_queries = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape

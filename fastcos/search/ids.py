@@ -36,8 +36,8 @@ class ItemIds:
         can_match = np.ones(len(ids), np.bool_)
         if ids.dtype != self.values.dtype:
             # The ids are converted to the type of the segment's ids, because NumPy would otherwise
-            # copy and convert all ids of the segment. An id that is longer than the width of the
-            # segment's type is not in the segment.
+            # copy and convert all ids of the segment. If the type of the segment's ids is too
+            # narrow for an id, the segment does not contain this id.
             if self.values.dtype != object:
                 can_match = string_lengths(ids) <= self.values.dtype.itemsize // 4
             ids = ids.astype(self.values.dtype)

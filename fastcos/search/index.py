@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
-# A search accepts any k up to this number, and pads the results if the index holds fewer items. A k
-# that is larger than this number and larger than the number of positions is probably a mistake, and
-# the padding would fill the memory.
+# A search accepts any k up to this number, and pads the results if the index holds fewer items. A
+# search accepts a larger k only if the index has at least k positions. Otherwise, such a k is
+# probably a mistake, and the padding would fill the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {

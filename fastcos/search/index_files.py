@@ -51,8 +51,8 @@ _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
 # of a tile would reach a threshold, and a kernel would write this padding past the end of a buffer.
 _MIN_SCALE = 0.5
 # This entry of the saved layout says that all words of a packed item are adjacent. Older versions
-# of fastcos do not know a layout with the entry _BY_ITEM, so they pack the rows again and do not
-# misread the packed items.
+# of fastcos do not recognise a layout with the entry _BY_ITEM, so they pack the rows again instead
+# of misreading the packed items.
 _BY_ITEM = "by item"
 # If a projection was saved without its array ``largest_k``, searches use the projection only if k
 # is at most this number.

@@ -45,7 +45,8 @@ _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
 # When this many parts have sizes in the same range, they are merged into one part. The upper end of
 # a range of sizes is this many times its lower end.
 _MERGE_FACTOR = 4
-# A part is rewritten without its removed rows if less than this share of its rows are live.
+# A part is rewritten without its removed rows if the share of live rows in the part is below this
+# number.
 _MIN_LIVE_SHARE = 0.5
 
 

@@ -20,9 +20,9 @@ from fastcos.search.task_grid import TaskGrid
 from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
-# Some calls of ``tile_top_k.search_grid`` perform a whole search. In such a call, empty arrays are
-# passed for some arguments, and the kernel computes these arguments itself: the norms, scaling and
-# numbers of the queries, the thresholds, and the unproved thresholds.
+# Some calls to ``tile_top_k.search_grid`` perform a whole search. In such a call, empty arrays are
+# passed for some arguments, and the kernel computes these arguments itself: the norms, the scaling
+# and the indices of the queries, the thresholds, and the unproved thresholds.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)

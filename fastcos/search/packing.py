@@ -32,18 +32,18 @@ _TILE_REGISTERS = validation.read_only(tiles.configuration())
 _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# The smallest and the largest norm of rows that are safe for products in float32. Between these two
-# norms, products do not overflow, and underflow adds less than a tenth of the bound on rounding
-# errors.
+# The smallest and the largest norm of rows that are safe for products in float32. If norms lie
+# between these two numbers, products do not overflow, and the errors from underflow are less than a
+# tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
 # rows). Each direction in the first sample is compared with every other direction in it. Computing
 # these 128^2 products takes less time than packing 1,000 items. The second sample gives the mean of
 # the rows.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
-# At least this many directions are compared. From 1,024 items on, one direction per 32 items is
-# compared, up to 128 directions. Comparing 128 of 1,000 items would take 0.4 ms, as long as packing
-# all 1,000 items.
+# The smallest number of directions that are compared with each other. For n items, n // 32
+# directions are compared, but at least 32 and at most 128. Comparing 128 of 1,000 items would take
+# 0.4 ms, as long as packing all 1,000 items.
 _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
@@ -51,8 +51,8 @@ _MIN_ITEMS = 256
 # Two directions count as close if their cosine is at least this number. The difference between 1
 # and _CLOSE_COSINE is about as large as the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
-# If at least this share of the directions is close to a certain direction, the centre of the close
-# directions becomes the shift.
+# If at least this share of the compared directions is close to one of them, the shift is computed
+# from these close directions.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
 # shift. Subtracting a mean of length 0.2 shortens unit rows by 2 %. The mean of 2,048 random
@@ -185,8 +185,8 @@ def pack_items(
         scaling = scale_items(metric_type, items, numbers, n_threads)
     row_of_slot, offsets, shift = numbers, scaling.offsets, scaling.rows.shift
     if metric_type != "cosine" or len(shift):
-        # The bound of a panel is the bound of its largest item, so similar items are packed
-        # together.
+        # The bound of a panel depends on its largest offset or norm, so items with similar offsets
+        # or norms are packed together.
         row_of_slot = numbers[np.argsort(-(offsets if len(offsets) else items.norms)[numbers])]
     # The array is copied, because the kernel sorts each chunk of row_of_slot in place.
     row_of_slot = row_of_slot.astype(np.int32)
@@ -304,9 +304,9 @@ def packed_items(
         scaling=validation.read_only(scaling),
         projection=projection,
     )
-    # ``rounding`` bounds the float64 rounding errors of the score, of two coefficients, and of the
-    # rows after their components along the shift have been subtracted. Each of these quantities is
-    # a sum of `depth` terms, and the magnitudes of these terms add up to at most 2. ``rounding``
+    # ``rounding`` is a bound on the float64 rounding errors of three quantities: the score, two
+    # coefficients, and the rows without their components along the shift. Each of these quantities
+    # is a sum of `depth` terms, and the magnitudes of these terms add up to at most 2. ``rounding``
     # also bounds the difference between the squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
@@ -415,8 +415,8 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
-# rows is not always the best shift. If the caller has already subtracted another mean, such
-# as that of the users, many rows are short. All short rows then point in nearly the same direction,
+# rows is not always the best shift. If the caller has already subtracted another mean, such as the
+# mean of the users, many rows may be short. All short rows then point in nearly the same direction,
 # opposite to the subtracted mean, and the cosines of two such rows differ by less than the error of
 # the filter. If the mean were subtracted from many short rows, nearly all pairs would be scored in
 # float64, and a search would take 60 times as long as a search of the original rows
@@ -433,7 +433,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     if n < _MIN_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # Multiples of the golden ratio have no period in common with the rows.
+    # The sampled items are at multiples of the golden ratio (modulo 1), which do not fall into step
+    # with items that repeat regularly.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     sampled_items = numbers[(places * n).astype(np.int64)]
     sample, weights = rows[sampled_items], factors[sampled_items]
@@ -449,8 +450,9 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
-    # In each step, only the half of the rows that is nearest to their mean is kept. The mean of the
-    # remaining rows approaches the direction around which the rows are densest.
+    # Each step computes the mean of the rows, and keeps only the half of the rows that is nearest
+    # to this mean. The mean of the remaining rows approaches the direction around which the rows
+    # are densest.
     cluster = compared_rows[are_close[np.argmax(sizes)]]
     while len(cluster) > 8:
         distances = np.square(cluster - cluster.mean(axis=0)).sum(axis=1)

@@ -389,8 +389,9 @@ def _plan_search(
         if segment.n_distinct < segment.n_live:
             return _plan_distinct(segment, request, machine, costs)
     if segment.n_distinct is not None and segment.n_distinct < segment.n_live:
-        # A projection is added only to the packed form of the distinct rows. A search that has a
-        # mask or excludes pairs does not search the distinct rows, so it has no projection.
+        # If there are duplicates, only the packed form of the distinct rows can have a projection.
+        # A search that has a mask or excludes pairs cannot use this packed form, so it cannot use
+        # the projection.
         segment = dataclasses.replace(segment, projected_words=0)
     if request.n_allowed is not None:
         plan = _plan_allowed(segment, request, machine, costs, reasons)
@@ -429,7 +430,8 @@ def _plan_unpacked(
             f"2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds on"
         )
         return None
-    # The int8 tiles of AVX2 are wider than its float32 tiles, so packing is faster with AVX2.
+    # With AVX2, tiles of int8 codes use wider registers than tiles of float32 rows
+    # (``float_layout``), so a search of packed rows is faster.
     is_slow = machine.isa in ("avx2", "avxvnni")
     if not machine.has_tiles or segment.row_type != "float32" or is_slow:
         reasons.append(
@@ -613,7 +615,7 @@ def _plan_packed(
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
     # rows of every segment, even if the segment is small. A search that scans packed rows can be
-    # prepared. Preparing a search saves more time than scoring every pair of a small segment would
+    # prepared. For a small segment, a prepared search saves more time than scoring every pair would
     # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
@@ -693,8 +695,9 @@ def _plan_few(
     # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
-    # The divisor 2 limits the products of all threads to half of the working memory. The rest of
-    # the working memory is for the best rows of every thread and for the results of the ranges.
+    # Because of the divisor 2, the products that all threads store take at most half of the working
+    # memory. The rest of the working memory is for the best rows of every thread and for the
+    # results of the ranges.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)

@@ -99,7 +99,7 @@ class PreparedSearches:
         launches = self._launches.get((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # In a search of many items, the launches depend on the number of threads or on the
-            # memory. Such launches are stored under a key that contains the options. Only
+            # working memory. Such launches are stored under a key that contains the options. Only
             # _find_or_plan looks up a key of this kind.
             launches = self._find_or_plan(len(query_rows), k, as_options(n_threads, None), allowed)
         if launches is _NOT_PREPARABLE:
@@ -112,11 +112,11 @@ class PreparedSearches:
                 self._launches.clear()
                 return self.search(queries, k, n_threads, allowed)
             ranking = launch.run(query_rows)
-            if ranking is None:  # the norm of a query is not ordinary, or the query contains NaN
+            if ranking is None:  # the norm of a query is NaN, tiny or huge
                 return None
             rankings.append(ranking)
-        # No result is padding (-1), because every query finds k rows in all parts together
-        # (SearchPlan.launch_is_whole_search).
+        # No result is padding (-1), because the parts together contain at least k rows that are
+        # allowed in the results (SearchPlan.launch_is_whole_search).
         if self._ids_of_rows is not None:
             positions, raw_scores = rankings[0]
             ids = self._ids_of_rows[positions]

@@ -370,7 +370,7 @@ def _directions(
     ks, ranks = zip(*costs.threshold_ranks, strict=True)
     counts = [max(1, round(rank * len(sample) / n_items)) for rank in ranks]
     shares = _remaining_shares(sample, queries, weighted_offsets, axes, widths, counts)
-    # All costs are in units of the time in which a tile multiplies one column.
+    # The unit of all costs is the time that a tile needs to multiply one column.
     pairs = (costs.pair_overhead_columns + costs.pair_cost_per_column * depth) * shares
     durations = np.array(widths)[:, np.newaxis] + costs.tile_overhead_columns + pairs
     usual = [ks.index(k) for k in costs.usual_k]

@@ -16,8 +16,8 @@ from fastcos.similarity.row_transforms import norms_of, unit_rows
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# A bag of vectors is a pair of arrays. The first array contains the row numbers of its vectors. The
-# second array contains, for each of these vectors, its share of the mass of the bag.
+# A bag of vectors is a pair of arrays. The first array contains the row numbers of the vectors. The
+# second array contains the masses of the vectors, which sum to 1.
 _Bag = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.float64]]
 Scorer = Callable[[int, npt.NDArray[np.int64]], Any]
 Progress = Callable[[int, int], object]

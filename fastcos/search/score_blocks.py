@@ -18,7 +18,7 @@ from fastcos.validation import Floats
 
 # The bytes that one score takes while its block is computed. A score that is computed from a
 # product takes memory for the product in float64, the raw score and the score. A score that is
-# computed from a distance takes memory for the item number, the raw score and the score.
+# computed from a distance takes memory for the position of the item, the raw score and the score.
 _BYTES_PER_SCORE = 64
 
 

@@ -237,7 +237,8 @@ class Segment:
             groups = fields["duplicates"]
             n_distinct = n_live if groups is None else len(groups.first)
         if n_distinct is not None and n_distinct < n_live:
-            # A projection is added only to the packed form of the distinct rows.
+            # If there are duplicates, only the packed form of the distinct rows can have a
+            # projection.
             projected_form = self.distinct.packed_rows
         packed = projected_form if self.packed_rows is None else self.packed_rows
         n_rows, n_columns = self.encoded.rows.shape

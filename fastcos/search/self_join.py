@@ -33,7 +33,8 @@ def norms_are_similar(packed: PackedItems, scaled_queries: records.Queries) -> b
         return True
     norms, slopes = scaled_queries.norms, scaled_queries.scaling.slopes
     is_similar = norms.max() <= _LARGEST_RATIO_OF_NORMS * norms.min(where=norms > 0, initial=np.inf)
-    # A zero row is scaled as if its norm were 1, so the slopes must be compared as well.
+    # ``is_similar`` ignores zero rows, but a zero row is scaled as if its norm were 1, so the
+    # slopes are compared, too.
     return bool(is_similar and slopes.max() <= 2 * _LARGEST_RATIO_OF_NORMS * slopes.min())
 
 

@@ -21,7 +21,7 @@ _NNZ_PER_PASS = 1 << 20
 # This many values are examined first, because they often show already that not all values are 1, or
 # that not all values are whole numbers.
 _FIRST_VALUES = 4096
-# columns_by_length treats a column with more non-zeros than this as if it had exactly this many.
+# columns_by_length does not distinguish columns that have at least this many non-zeros.
 _MAX_SORTED_LENGTH = 2**16 - 1
 # If columns have more non-zeros than this on average, ordering the columns by their number of
 # non-zeros takes longer than it saves.

@@ -82,7 +82,7 @@ class TaskGrid:
 
 # A grid with a single task, which runs in the calling thread.
 ONE_TASK = TaskGrid(1, 1, 0, 1, 1)
-# For searches that do not estimate the first threshold: no panel is sampled.
+# A search that does not estimate the first threshold samples no panel.
 NO_SAMPLE = ThresholdSample()
 
 
@@ -113,7 +113,7 @@ def one_by_one_is_faster(
         return False
     # With a projection, a block reads only the codes of rows that the projection cannot rule out,
     # and reads them once for all of its queries. If there are more than queries_per_reading
-    # queries, comparing them as a block is therefore faster than comparing them one by one.
+    # queries, a block is therefore faster than comparing one query after the other.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -164,9 +164,9 @@ def plan_query_blocks(
     so that blocks can be larger. ``may_share`` says whether the rows may be divided.
     ValueError is raised if the buffers of one query exceed the working memory.
     """
-    # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a full or partly
-    # filled panel of 32 queries. The remaining buffers of ``search_block`` take less memory in
-    # total than the buffers of two queries.
+    # The bytes that ``tile_top_k.search_block`` allocates for each panel of 32 queries, even if it
+    # is only partly filled, and for each query. The remaining buffers of ``search_block`` take less
+    # memory in total than the buffers of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)
@@ -330,8 +330,9 @@ def guess_rank(
     # Each of the best rows is counted if it is in the sample and allowed in the results; otherwise,
     # it is not counted. The number of counted rows therefore has a binomial variance.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # If all panels are read and every row is allowed, all best rows are counted, and the deviation
-    # of their number is 0. The threshold may still be too high, because codes have rounding errors.
+    # If all panels are read and every row is allowed, all best rows are counted, and the standard
+    # deviation of their number is 0. The threshold may still be too high, because codes have
+    # rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
     # Assume that the n_best rows are distributed over the panels at random. The returned rank is

@@ -124,8 +124,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
         Q_users, R_users = np.linalg.qr(P / balance)
         Q_items, R_items = np.linalg.qr(Q * balance)
         U, s, Vt = np.linalg.svd(R_users @ R_items.T)
-    # Singular values that may be the effect of rounding the entries of the inputs are not counted
-    # in the rank.
+    # A singular value does not count towards the rank if it may be only a rounding error of the
+    # inputs.
     scale = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
     input_dtypes = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
     eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *input_dtypes))

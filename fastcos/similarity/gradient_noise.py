@@ -22,8 +22,8 @@ from fastcos.validation import Floats
 # Let c be the condition number of the map from the converged factors to the current factors. The
 # current factors count as converged if log(c), divided by Euler's number e, is below this value.
 _AT_REST = 1e-3
-# The largest step and the largest weight decay that are allowed. If the step or the decay were
-# larger, its product with squared slopes could overflow.
+# The largest step and the largest weight decay that are allowed. The product of a larger step or a
+# larger decay with squared slopes could overflow.
 _LARGEST = 1e60
 
 

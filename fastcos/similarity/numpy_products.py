@@ -11,8 +11,8 @@ from fastcos.validation import Floats
 # kernels.pair_scores distributes the products of the entries of two rows over this many partial
 # sums.
 _LANES = 16
-# Number of entries of the rows that are multiplied at once, so small that the products stay in the
-# cache.
+# Number of entries in a slice of rows. A slice is so small that the products of its entries stay in
+# the cache.
 _ENTRIES_PER_SCORING = 1 << 17
 
 

@@ -123,8 +123,8 @@ class Checkpoint:
                 self._partial.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
-            # Before this call waits for the lock, its request is compared with the request of the
-            # stored run, so that the call fails at once if the requests differ. FileNotFoundError
+            # The request is compared with the request of the stored run before this call waits for
+            # the lock. If the requests differ, the call therefore fails at once. FileNotFoundError
             # means that there is no run yet, or that another writer has just completed the run.
             with contextlib.suppress(FileNotFoundError):
                 self._check_request(self._partial, request)
@@ -277,7 +277,7 @@ def _write_rows(file: Path, lo: int, rows: Array) -> None:
             file_object.write(block.data.cast("B"))
             file_object.flush()
             os.fsync(file_object.fileno())
-    except OSError as error:  # errors of write and fsync do not name the file
+    except OSError as error:  # errors from write and fsync do not name the file
         raise OSError(error.errno, error.strerror, str(file)) from None
 
 

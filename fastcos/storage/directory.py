@@ -383,7 +383,7 @@ def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        # Errors of write and fsync do not name the file.
+        # Errors from write and fsync do not name the file.
         if isinstance(error, OSError) and error.filename is None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -38,7 +38,8 @@ from fastcos.validation.containers import (
     is_sparse as is_sparse,
 )
 
-# The largest number of characters of an error message, and of a value that the message shows.
+# An error message has at most LONGEST_MESSAGE characters, and shows a value in at most
+# LONGEST_VALUE characters.
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
 # An error message shows at most this many values of a list.
 _MAX_SHOWN_VALUES = 4
@@ -584,7 +585,7 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iub":
         got = f"dtype {array.dtype} of shape {array.shape}"
-        if array.ndim == 2 and array.dtype.kind in "iub":  # the rows may be one mask per query
+        if array.ndim == 2 and array.dtype.kind in "iub":  # each row may be the mask of a query
             got += " (for one mask per query, use scipy.sparse.csr_array(mask))"
         raise TypeError(f"{name} must be a mask or item numbers of one dimension, got {got}")
     if array.dtype.kind == "b":

@@ -19,8 +19,8 @@ RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # above a score, the relative standard error of their share is 10 %. If the queries are the items,
 # each pair is counted twice, so the relative standard error is 14 %.
 OBSERVED = 100
-# The tail model is used down to a false-positive rate of EXTRAPOLATED divided by the number of
-# pairs.
+# The lowest false-positive rate for which the tail model is used is EXTRAPOLATED divided by the
+# number of pairs.
 EXTRAPOLATED = 0.01
 
 

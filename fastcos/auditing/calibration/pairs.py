@@ -12,7 +12,7 @@ from fastcos.similarity.linear import as_pairs
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
-# Number of sampled queries; examples are chosen from the pairs of these queries with all items.
+# Number of sampled queries. Every example is a pair of a sampled query and an item.
 _QUERIES = 500
 
 

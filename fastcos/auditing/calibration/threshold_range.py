@@ -19,8 +19,8 @@ _NEAR = 200
 # after the third rarely move the threshold further, according to `tests.robustness.calibrated_rates
 # rescaling`.
 _VERTEX_STEPS = 8
-# Largest number of rescalings D that Powell's method evaluates for each end of the range, after the
-# steps towards a vertex of the box.
+# After the steps towards a vertex, Powell's method evaluates at most this many rescalings D for
+# each end of the range.
 _TRIALS = 400
 # If there are at most _FEW_COLUMNS columns, the algorithm DIRECT searches the whole box of allowed
 # rescalings before Powell's method starts. DIRECT makes _GLOBAL_TRIALS evaluations per column.

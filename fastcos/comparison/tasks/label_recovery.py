@@ -37,12 +37,12 @@ from fastcos.validation import Floats, Integers
 N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
-# The columns are divided into N_GROUPS groups per voter. The k-th largest of the maxima of the
-# groups is a lower bound on the score of the k-th voter. For 5,000 or more columns, the number of
-# columns that reach this bound is at most about 6 % larger than the number of voters.
+# To find the k voters, the columns are divided into N_GROUPS * k groups, and the maximum of each
+# group is computed. The k-th largest maximum is a lower bound on the k-th best score. For 5,000 or
+# more columns, the number of columns that reach this bound is at most about 6 % larger than k.
 N_GROUPS = 20
-# Number of queries that are compared with each other in the test over all pairs. The ranks of the
-# scores of 300 queries take 0.2 MB per candidate.
+# Number of queries whose scores with each other are ranked for the test over all pairs. The ranks
+# of the scores of 300 queries take 0.2 MB per candidate.
 N_UNITS = 300
 
 
