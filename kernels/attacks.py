@@ -17,8 +17,8 @@ from .jit import kernel
 
 # If two cosines differ by more than MARGIN, rounding errors cannot have changed their order.
 MARGIN = 1e-12
-# The number of vertices of the box that are tried for each target. The first vertex follows from
-# the gradient at w = 1, and the second vertex from the gradient at the first vertex.
+# For each target, this many vertices of the box are tried. The first vertex follows from the
+# gradient at w = 1, and the second vertex from the gradient at the first vertex.
 ROUNDS = 2
 
 
@@ -93,9 +93,10 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a search finds weights w at which units[edge] is not among the k nearest.
 
-    First, the search tries to move the k rows that follow units[edge] closer to x, all k at once.
-    The search then tries to move each of the n_targets nearest competitors closer to x. For each
-    competitor, the search also tries the counterexample that ``certificates.beats`` finds.
+    First, the search takes the k rows after units[edge] as one target, and tries to move them
+    closer to x. The search then tries to move each of the n_targets nearest competitors closer to
+    x. For each competitor, the search also tries the counterexample that ``certificates.beats``
+    finds.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):

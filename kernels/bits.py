@@ -22,11 +22,11 @@ _ROUNDING_MARGIN = 1.0 - 1e-12
 def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, rows):
     """Find the best k items of queries lo to hi; items with equal scores are ordered by number.
 
-    `query_rows` and `item_rows` are BitRows. If is_cosine is 0, a score is minus the number of bits
-    that differ. If is_cosine is 1, a score is the cosine of rows of zeros and ones, or 0 if a norm
-    is 0. `self_rows` (n,) holds, for each query, the number of the item that is the query itself,
-    or -1. The results are written to `scores` (n, k) float64 and `rows` (n, k) int64. The kernel
-    takes O((hi - lo) m w) time for m items of w words, and allocates O((hi - lo) k) memory.
+    `query_rows` and `item_rows` are BitRows. If is_cosine is 0, a score is the Hamming distance
+    times -1. If is_cosine is 1, a score is the cosine of rows of zeros and ones, or 0 if a norm is
+    0. `self_rows` (n,) holds, for each query, the number of the item that is the query itself, or
+    -1. The results are written to `scores` (n, k) float64 and `rows` (n, k) int64. The kernel takes
+    O((hi - lo) m w) time for m items of w words, and allocates O((hi - lo) k) memory.
     """
     queries, query_norms = query_rows.words, query_rows.norms
     items, norms = item_rows.words, item_rows.norms

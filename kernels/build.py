@@ -122,7 +122,7 @@ def _link_tier(tier, objects, path):
 
 
 def _object(kernel, kinds, symbol):
-    """Return the bytes of an object file with the entry of a kernel for arguments of these types.
+    """Return an object file, as bytes, with the entry of a kernel for these argument types.
 
     `symbol` is the name of the entry function in the object file.
     """

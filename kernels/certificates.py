@@ -75,7 +75,7 @@ def norm_ratios(y, m, K):
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether tests at both ends of the range of the norm ratio certify that y beats m.
+    """Return whether y is certified to beat m by tests at the smallest and largest norm ratio.
 
     The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
     the norm ratio (norm_ratios). If ρ is regarded as independent of w, the minimum over all w of
@@ -130,8 +130,9 @@ def piece_certificate(x, y, m, K, first, last, w):
     for a multiplier μ. The sum that is multiplied by μ is 0 if ρ = ρ(w). If μ is not negative, the
     minimum of T(w, ρ) over all w is a concave function of ρ. Therefore, if this minimum is positive
     at ρ = first and at ρ = last, T(w, ρ) is positive for all w and for all ρ from `first` to
-    `last`. If μ is negative, the function tests sum w x (y - m / ρ) + ν sum w ((m / ρ)² - y²) as a
-    function of 1/ρ in the same way, with ν = μ sqrt(first last).
+    `last`. If μ is negative, let ν be μ sqrt(first last). In this case, the function applies the
+    same test to sum w x (y - m / ρ) + ν sum w ((m / ρ)² - y²), whose minimum over all w is a
+    concave function of 1/ρ.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -222,10 +223,10 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 def competitor_threshold(x, y, condition, w):
     """Return a lower bound on the Fisher z of x and any competitor that can beat y.
 
-    A competitor can beat y if some rescaling with a condition of at most `condition` brings it at
-    least as near to x as y. The result is the smallest Fisher z of x and y on the box, minus
-    ln(condition). A rescaling with a condition of at most `condition` cannot increase the Fisher z
-    of any pair by more than ln(condition).
+    A competitor can beat y if, under some rescaling with a condition of at most `condition`, the
+    competitor is at least as near to x as y is. The result is the smallest Fisher z of x and y on
+    the box, minus ln(condition). A rescaling with a condition of at most `condition` cannot
+    increase the Fisher z of any pair by more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -234,10 +235,10 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map makes the farther row the nearer one.
+    """Return a condition; no linear map with a lower condition swaps the order of two rows.
 
-    `near` is the Fisher z of an item and the nearer row, and `far` is the Fisher z of the item and
-    the farther row.
+    The order is by Fisher z with an item: `near` is the Fisher z of the item and the nearer row,
+    and `far` is the Fisher z of the item and the farther row.
     """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
@@ -249,10 +250,10 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
     """For every edge of rows[lo:hi], write the radius that is certified under all linear maps.
 
     `sample` is a SampledRows. `neighbors` (n, m) holds the neighbours of each row, sorted by
-    descending cosine; m is k + 1, or k if there are only k other items. The float64 outputs are
-    `radii` (n, k), the radii of the edges, and `z` (n, m), the Fisher z of each row with each of
-    its neighbours. The radius of an edge of a zero row is NaN. The kernel takes O(m d) time per
-    row.
+    descending cosine; m is k + 1, or k if there are only k other items. The outputs are float64:
+    `radii` (n, k) holds the radii of the edges, and `z` (n, m) holds the Fisher z of each row with
+    each of its neighbours. The radius of an edge of a zero row is NaN. The kernel takes O(m d) time
+    per row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
@@ -278,9 +279,9 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
     an upper limit of each radius. After a call, `partial` holds the radius that is certified
     against the competitors of all calls so far. `radii` (n, k) float64 receives the radius that is
-    certified against all items, or NaN for an edge of a zero row. Items outside the list of a row
-    have at most the Fisher z of the last item in this list. `truncated` (n,) uint8 marks a row with
-    1 if its list is too short, that is, if the Fisher z of the last item in the list limits the
+    certified against all items, or NaN for an edge of a zero row. The Fisher z of a row and an item
+    outside its list is at most the Fisher z of the row and the last item in the list. `truncated`
+    (n,) uint8 is 1 for each row whose list is too short: the last item in the list then limits the
     radius of an edge of the row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows

@@ -79,7 +79,7 @@ def cache_directory():
 
 @functools.cache
 def _absolute(directory):
-    """Return the absolute path of a directory, which may be relative to the working directory.
+    """Return the absolute form of a path; a relative path starts at the working directory.
 
     A relative path is resolved only once, so the cache stays where it is when the process changes
     its working directory.
@@ -231,7 +231,7 @@ def leave_mark(name, kernels):
 
 
 def is_marked(name, kernels):
-    """Return whether leave_mark was called for `name` and for `kernels` with their present code."""
+    """Return whether leave_mark was called for this name and the present code of these kernels."""
     try:
         return _mark(name, kernels).exists()
     except OSError:  # the directory does not exist or is not accessible

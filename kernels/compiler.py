@@ -231,10 +231,11 @@ def _place(typing_context, arguments):
 
 
 def slots_entry(kernel, kinds):
-    """Compile entry(lo, hi, place), which calls the kernel with arguments from 8-byte slots.
+    """Compile entry(lo, hi, place), which reads arguments from 8-byte slots and calls the kernel.
 
-    The 8-byte slots begin at the address `place`. An array takes one slot for each field of Numba's
-    array structure except for the owner of the memory (see native.c).
+    The 8-byte slots begin at the address `place`. An array takes one slot for each number or
+    pointer in Numba's array structure. The two slots for the owner of the memory hold 0 (see
+    native.c).
     """
     signature = types.int64, types.int64, *kinds
     kernel.compile(signature)

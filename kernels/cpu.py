@@ -11,8 +11,8 @@ from pathlib import Path
 from . import native
 from .code_cache import has_compiler
 
-# The CPU features that each instruction set requires, beginning with the instruction set of the
-# widest registers. Code for "generic" runs on every CPU.
+# The CPU features that each instruction set requires. The instruction set with the widest registers
+# comes first. Code for "generic" runs on every CPU.
 ISA_FEATURES = {
     "amx": ("avx512f", "avx512bw", "avx512vl", "amx-tile", "amx-int8"),
     "vnni": ("avx512f", "avx512bw", "avx512vl", "avx512vnni"),

@@ -143,7 +143,7 @@ def tangent(sums, t):
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """Return the t from `low` to `high` at which the lower of two tangents is highest.
+    """Return the t from `low` to `high` that maximises the minimum of two tangents.
 
     `left` and `right` are the weighted sums that define the two tangents; each tangent is a
     function of t (see ``tangent``). Each tangent has one peak. The peak of the tangent `left` must
@@ -169,10 +169,10 @@ def highest_envelope(left, right, low, high):
 def lowest_between(start, end, w_start, w_end, w):
     """Write to w the point between w_start and w_end at which the cosine is smallest.
 
-    The points `w_start` and `w_end` belong to the box, and no cosine between them is negative. The
-    weighted sums at these two points are `start` and `end`. The derivative of the cosine along the
-    segment from w_start to w_end changes its sign at most once, because the numerator of the
-    derivative is linear.
+    The points `w_start` and `w_end` belong to the box, and the cosine is not negative at any point
+    between them. The weighted sums at these two points are `start` and `end`. The derivative of the
+    cosine along the segment from w_start to w_end changes its sign at most once, because the
+    numerator of the derivative is linear.
     """
     n, p, q = start
     dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
@@ -240,7 +240,7 @@ def highest_cosine(x, y, K, w):
 
 @kernel
 def box_intervals(lo, hi, pairs, K, ends, weights):
-    """Write the exact ranges of the cosines of pairs lo to hi over the box [1, K]^d of weights.
+    """For pairs lo to hi, write the exact range of the cosine over the box [1, K]^d of weights.
 
     `pairs` is a RowPairs. The lowest and the highest cosine of each pair are written to `ends` (n,
     2) float64; both are NaN if a row is zero. The weights at which the pair has the lowest and the
@@ -286,7 +286,7 @@ def total_variation_index(x, y, contributions):
 
 @kernel
 def pair_indices(lo, hi, pairs, z, indices, contributions):
-    """Write Fisher z, the total-variation index and its parts per dimension for pairs lo to hi.
+    """For pairs lo to hi, write Fisher z, the total-variation index and its contributions.
 
     `pairs` is a RowPairs. The outputs `z` (n,), `indices` (n,) and `contributions` (n, d) are
     float64.
@@ -302,7 +302,7 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 
 @kernel
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
-    """Write the total-variation index of each edge of parts lo to hi, and the sums by dimension.
+    """For the edges of parts lo to hi, write total-variation indices, and sums by dimension.
 
     An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows, and
     `neighbors` (n, k) holds the neighbours of the sampled rows. Part q consists of the rows from

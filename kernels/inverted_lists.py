@@ -5,9 +5,9 @@ read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. If 
 1, 64 bits hold two items with their values. Each item takes 32 bits: the lower 16 bits hold the
 item number, and the upper 16 bits hold the value. The columns are numbered such that short lists
 are ordered by length. If lists of the same length follow each other, the CPU mispredicts the end of
-a list less often. Packing items together with their values and ordering lists by length makes a
-search of the Magic: The Gathering decks 1.3 times as fast. In the Magic: The Gathering decks, a
-list has 31 entries on average.
+a list less often. A search of the Magic: The Gathering decks is 1.3 times as fast if items are
+packed together with their values and lists are ordered by length. In the Magic: The Gathering
+decks, a list has 31 entries on average.
 """
 
 import numpy as np
@@ -31,8 +31,8 @@ _BITS_48 = np.uint64(48)
 def find_whole_rows(lo, hi, indptr, data, are_int16):
     """Test whether rows lo to hi of a CSR matrix hold only int16 integers; set are_int16[lo:hi].
 
-    The rows lo to hi are examined together, so are_int16 is the same for all of them. `data` (nnz,)
-    is a float array, and `are_int16` (n,) bool is the output.
+    The rows lo to hi are examined together, so are_int16 has the same value for all of them. `data`
+    (nnz,) is a float array, and `are_int16` (n,) bool is the output.
     """
     n_violations = 0
     for value in data[indptr[lo] : indptr[hi]]:
@@ -84,12 +84,13 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
     """Add the inner product of a query and each item j to sums[j].
 
     The non-zeros of the query are the entries `first` to `last` of `indices` and `values`, in
-    order. If both `list_values` and `values` are None, every value is 1. If only `list_values` is
-    None, each int32 entry of `list_items` (nnz,) holds two numbers: the item in its lower 16 bits,
-    and the value of the item in its upper 16 bits. The lists are short and lie at random addresses,
+    order. If both `list_values` and `values` are None, every value is 1. If `list_values` is None
+    and `values` is an array, each int32 entry of `list_items` (nnz,) holds two numbers: the item in
+    its lower 16 bits, and the value of the item in its upper 16 bits. The lists are short and lie
+    at random addresses,
     so the first cache lines of each list are prefetched. With this prefetch, a search of the Magic:
     The Gathering decks is twice as fast as without it. The loop over the lists calls no other
-    kernel, because a call of another kernel spends time on counting references to arrays.
+    kernel, because such a call would count references to arrays, which takes time.
     """
     if list_values is None:
         if values is None:

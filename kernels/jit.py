@@ -38,7 +38,7 @@ types, cgutils = _Module("numba.types"), _Module("numba.core.cgutils")
 
 
 class _Absent:
-    """A stand-in for a missing llvmlite, with the types that kernels name at import."""
+    """A stand-in for llvmlite where it is missing; its attributes and calls return the stand-in."""
 
     def __getattr__(self, _):
         return self

@@ -48,11 +48,11 @@ def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
     """Recommend to each of `users` the k unseen items with the most votes from the nearest users.
 
     `users` (m,) is int64. `neighbors` (m, K) int64 holds the nearest users of each user, padded
-    with -1. Every item that a nearest user has seen receives a vote from this nearest user.
-    `weights` (K,) float64 holds the weight of a vote of the first, second, ... neighbour. `seen` is
-    the Csr of the items that users have seen. The recommended items are written to `best` (m, k)
-    int64, in the order that recommend_by_items uses. For each user, the kernel takes O(p + number
-    of interactions of the neighbours) time, and allocates an array of p numbers.
+    with -1. Each of these neighbours votes for every item that the neighbour has seen. `weights`
+    (K,) float64 holds the weight of a vote of the first, second, ... neighbour. `seen` is the Csr
+    of the items that users have seen. The recommended items are written to `best` (m, k) int64, in
+    the order that recommend_by_items uses. For each user, the kernel takes O(p + number of
+    interactions of the neighbours) time, and allocates an array of p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

@@ -1,7 +1,8 @@
-"""Measures of how highly the columns with the label of the query rank in a row of scores.
+"""Measures of the ranks that the columns with the query's label have in a row of scores.
 
 The measures are the AUC, the average precision at R, and the label for which most of the nearest
-columns vote. The number R is the number of columns with the label of the query.
+columns vote. The number R is the number of columns, besides the query itself, that have the label
+of the query.
 """
 
 import numpy as np
@@ -38,9 +39,9 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
 def precision_of_ranked(codes, self_column, relevant, ranked):
     """Return the average precision at R, where R is `relevant`.
 
-    The precision at rank r is the share of the first r columns that have the label of the query.
-    The average precision at R is the sum of the precisions at the ranks r <= R whose columns have
-    the label, divided by R. The other arguments are described in auc_of_ranked.
+    The precision at rank r is the share of the first r columns that have the label of the query. To
+    get the average precision at R, add the precisions at those ranks r <= R whose columns have the
+    label, and divide the sum by R. The other arguments are described in auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):

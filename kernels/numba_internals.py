@@ -28,8 +28,8 @@ entries             CompileResult.entry_point                 every call checks 
 =================== ========================================= =====================================
 
 The names of the second table have no fall-back, because nothing else in Numba can replace them.
-Because of the names without a fall-back, pyproject.toml restricts Numba to the releases that
-``.ci/numba_versions`` tests, and a weekly job tries the newest release.
+Therefore, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions`` tests. A
+weekly job tries the newest release.
 
 =================== ========================================= =====================================
 group               names                                     reason
@@ -131,7 +131,7 @@ compiler_lock = threading.RLock() if _global_lock is None else _global_lock
 
 
 def dispatcher_of(function, flags, turn):
-    """Return Numba's dispatcher of a function whose compiled code is stored in our files.
+    """Return Numba's dispatcher of a function; the code is stored in the files of `code_cache`.
 
     Whenever Numba would compile a signature, turn(dispatcher, compile_here, signature) is called
     instead. The function compile_here(signature) loads the code of the signature or compiles it.
@@ -170,7 +170,7 @@ def entry_of(dispatcher, arguments):
 
 
 class _Cache:
-    """A replacement for a dispatcher's cache; it keeps the code of one function in our files.
+    """A replacement for a dispatcher's cache; it keeps code in the files of `code_cache`.
 
     Numba's dispatchers call load_overload, save_overload and flush. An error while code is loaded
     or saved becomes a warning.
@@ -196,7 +196,7 @@ class _Cache:
         return None
 
     def save_overload(self, signature, compiled):
-        """Save compiled code under the first key of a signature; warn if the saving fails."""
+        """Save compiled code under the first key of a signature; warn if saving fails."""
         try:
             if compiled.library.has_dynamic_globals:  # the code contains addresses of this process
                 return
@@ -229,8 +229,8 @@ def _keys(signature, target_context):
     """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. Every other CPU feature either is an argument of the kernels that depend on it, or
-    affects only one kernel and the kernels that it calls.
+    multiply-add. Each other CPU feature is either an argument of the kernels that depend on it, or
+    changes only the code of one kernel and of the kernels that this kernel calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -238,7 +238,7 @@ def _keys(signature, target_context):
 
 
 def _record_fields(kinds):
-    """Return the names of the fields of all records among the types `kinds`.
+    """Return the field names of all record types in `kinds`, a tuple of types.
 
     Compiled code reads the fields of a record by their order, but the name of the type does not
     contain the order. Therefore, if two fields of the same type change places, the record must have
@@ -282,7 +282,7 @@ def _add_overload(dispatcher, result):
 
 
 def _call_template(template_of, arguments, keywords):
-    """Choose the types with which a kernel calls another; a constant is typed like a variable.
+    """Choose the argument types for a call between kernels; a constant gets the type of a variable.
 
     If constants had types of their own, Numba would compile a kernel again for every constant that
     is passed to it.
@@ -371,7 +371,7 @@ def emit_call(context, builder, compiled, values):
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit code that calls the code at an address, and that returns the error if the call fails."""
+    """Emit a call of the code at an address; the emitted code returns any error of the call."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

@@ -2,8 +2,8 @@
 
 A score is a float64 dot product whose terms are added in the order of the dimensions
 (``dot_tile``). Therefore, every kernel computes bit-for-bit the same score for a pair. A *strip* is
-a group of a few neighbouring rows. At any time, a kernel stores at most the scores of one strip
-with all rows.
+a group of a few neighbouring rows. A kernel never stores the scores of all pairs: at any time, it
+stores only the scores of one strip with all rows.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from .row_argsort import DIGITS, argsort_row, top_k_of_row
 # The number of rows in one strip of pair_histograms. All rows of a strip are multiplied by a panel
 # while the panel is in the cache.
 STRIP = 16 * ROWS
-# The distance of the score -1 from the lower edge of the first bin, in widths of a bin. With this
+# The distance between the lower edge of the first bin and the score -1, in bin widths. With this
 # offset, the score 0 and other simple fractions lie inside a bin and not on an edge.
 OFFSET = 0.3719
 
@@ -38,7 +38,7 @@ def count_score(score, margin, histogram, near):
 
 @borrowing_kernel
 def _stratum_of(level, boundaries, stratum):
-    """Return the number of boundaries below a level; the search starts at `stratum`.
+    """Return the number of boundaries below a level, by a linear search from `stratum` on.
 
     The boundaries must ascend.
     """
@@ -78,8 +78,8 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # The rows are sorted by cluster, and every column that is compared here
-                        # comes after row i. Therefore, the columns before ``ends[i]`` belong to the
+                        # The rows are sorted by cluster, and every column j that is compared here
+                        # is greater than i. Therefore, the columns before ``ends[i]`` belong to the
                         # cluster of row i.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
@@ -164,7 +164,7 @@ def rank_excess(scores, self_row, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """For rows lo to hi, write the rank excess of the neighbours in Y and in X to `excess` (n, 2).
+    """For each row from lo to hi, write two rank excesses to `excess` (n, 2).
 
     `excess` is int64. The entry excess[i, 0] is the result of rank_excess for the scores in X and
     the k rows that are nearest to row i in Y. The entry excess[i, 1] is the result of rank_excess

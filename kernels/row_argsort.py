@@ -81,10 +81,10 @@ def _counting_sort(keys, shift, starts, sorted_keys):
 
 @borrowing_kernel
 def radix_sort_best(scores, self_column, k, keys, starts):
-    """Write the sorted keys of at least k columns, those with the best levels, to keys[1].
+    """Write the sorted keys of the columns with the best levels, at least k columns, to keys[1].
 
-    The function returns the number of columns that it wrote. Columns with equal levels are in
-    ascending order. The arguments are described in argsort_row. No branch depends on the scores,
+    The function returns the number of columns that it wrote. Columns with equal levels are ordered
+    by column number. The arguments are described in argsort_row. No branch depends on the scores,
     because a CPU could not predict such a branch.
     """
     highest, scale = level_scale(scores)
@@ -118,7 +118,7 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
     2^31. `keys` (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are
     written to ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level.
     Columns with equal levels are sorted by score if they are out of order. The function takes O(n)
-    time if, among the columns with equal levels, only a few are out of order.
+    time if few columns with equal levels are out of order.
     """
     n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
     sorted_keys = keys[1, :n_sorted]

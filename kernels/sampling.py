@@ -10,9 +10,9 @@ contains two algorithms for sampling in proportion to the weights:
   (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. The race
   adds logarithms of weights, which do not underflow, so weights may be arbitrarily small.
 
-Suppose that repeated draws have selected some items. The items that further draws select are a
-sample without replacement from the remaining items. Repeated draws may therefore be stopped at any
-time, and replaced with a race among the remaining items.
+Suppose that repeated draws have selected some items. Further draws then select a sample without
+replacement from the remaining items. Repeated draws may therefore be stopped at any time, and
+replaced with a race among the remaining items.
 """
 
 import math
@@ -24,7 +24,7 @@ from .jit import borrowing_kernel, kernel
 from .philox import uniform_pair
 from .select import kth_largest, sort_ascending
 
-# The number of the stream of random numbers that each algorithm uses.
+# The numbers of the random streams; the two algorithms draw from different streams.
 _REPEATED = 0
 _RACE = 1
 

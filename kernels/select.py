@@ -4,7 +4,7 @@ An entry is a pair of a key, which is a score, and a row number. The order of ro
 is part of the specification of every search. Besides this module, three modules order equal scores
 by row or column number. ``row_argsort`` sorts the columns of a row of scores, and
 ``fastcos.search.numpy_search`` sorts scores with NumPy. For a query of zeros, all scores are equal,
-and ``fastcos.search.scan`` lists the rows.
+and ``fastcos.search.scan`` lists the rows with the lowest numbers.
 """
 
 import numpy as np
@@ -27,10 +27,10 @@ def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
-    swap for each value. After each swap, the partition adds the result of a comparison, 0 or 1, to
-    the position at which its first part ends. The partition therefore has no branch that a CPU
-    could mispredict. A query usually has 100 to 500 candidates. For 100 to 500 values, the
-    partition without a branch is 2.5 times as fast as a partition with a branch.
+    swap for each value. After each swap, the result of a comparison, 0 or 1, is added to the
+    position at which the first part ends. The partition therefore has no branch that a CPU could
+    mispredict. A query usually has 100 to 500 candidates. For 100 to 500 values, the partition
+    without a branch is 2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -184,7 +184,7 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move entries with keys above the bound, and some with keys equal to the bound, to the front.
+    """Move all entries with keys above the bound, and some with keys equal to it, to the front.
 
     Of the entries whose keys are equal to the bound, the `ties` entries with the lowest rows are
     moved.
@@ -193,8 +193,9 @@ def _move_best(keys, rows, count, bound, ties):
     for i in range(count):
         if keys[i] == bound:
             n_equal += 1
-    # If the keys of several entries equal the bound, only the entries with row numbers up to
-    # last_row are moved. If last_row is -1, all entries whose keys equal the bound are moved.
+    # If more than `ties` entries have keys equal to the bound, only those of them with row numbers
+    # up to last_row are moved. If last_row is -1, all entries with keys equal to the bound are
+    # moved.
     last_row = rows[0] * 0 - 1
     if n_equal > ties:
         last_row = _nth_lowest_row(keys, rows, count, bound, ties)
@@ -207,7 +208,7 @@ def _move_best(keys, rows, count, bound, ties):
 
 @borrowing_kernel
 def _nth_lowest_row(keys, rows, count, bound, n):
-    """Return the n-th lowest row among the entries whose keys equal the bound, by bisection.
+    """Return, by bisection, the n-th lowest row of the entries whose keys equal the bound.
 
     No two entries may have the same row.
     """

@@ -104,8 +104,8 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
     """Set Y[i - first] to the product X[i] @ panel, for the rows i from `first` to `last`.
 
-    The rows of the panel are processed in ranges of item_rows rows. The products with one range of
-    the panel are added for all rows i before the products with the next range.
+    The rows of the panel are divided into ranges of item_rows rows. The kernel adds the products of
+    all rows i with one range before it begins with the next range.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:
@@ -127,9 +127,9 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
     """Set Y[i, column : column + width] to the product X[i] @ panel[:, :width], for rows lo to hi.
 
     `X` is a Csr whose indices ascend within a row, and `panel` is a float array in C order with p
-    rows and 64, 32 or 16 columns. `item_rows` is the number of rows of the panel that are read in
-    one pass over a block of rows of X; it must be positive. The output `Y` (n, l) has the type of
-    the panel. The kernel takes O(nnz width) time.
+    rows and 64, 32 or 16 columns. One pass over a block of rows of X reads item_rows rows of the
+    panel; item_rows must be positive. The output `Y` (n, l) has the type of the panel. The kernel
+    takes O(nnz width) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)

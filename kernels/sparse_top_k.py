@@ -118,10 +118,11 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound on the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. Let r
-    be k + n_excluded. The result is the r-th largest of the groups' maxima. At least r items reach
-    the r-th largest maximum, one in each of r groups, so this maximum is a lower bound on the r-th
-    best scaled sum. If fewer than r groups have a positive maximum, the smallest positive number is
-    returned. `maxima` has one entry per group and is overwritten.
+    be k + n_excluded. The r-th largest of the groups' maxima is a lower bound on the r-th best
+    scaled sum, because r groups contain at least one item each that reaches this maximum. The
+    function returns this maximum, less a margin for rounding errors. If fewer than r groups have a
+    positive maximum, the function returns the smallest positive number of the type of `factors`.
+    `maxima` has one entry per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP

@@ -4,7 +4,7 @@ BLAS computes B'Z and Z + B C as fast as the kernels of this module. However, th
 BLAS keep cores busy for milliseconds after each call, although the next sparse product needs these
 cores. Moreover, the results of BLAS depend on the number of threads. The kernels keep tiles of 8 x
 16 sums in registers (``simd.tall_skinny``). Every product and every sum is rounded separately, so
-results are bit-for-bit identical to the results of the plain loops, ``*_plain``, on every CPU.
+on every CPU, results are bit-for-bit identical to those of the plain loops (``*_plain``).
 """
 
 from .jit import kernel
@@ -19,9 +19,8 @@ from .simd.tall_skinny import (
     cross_16,
 )
 
-# The number of rows of the basis that are read in one pass. The rows that are read in one pass stay
-# in the first-level cache. With 256 rows instead of 64, the product takes twice as long, because
-# hardware prefetching fails.
+# One pass reads this many rows of the basis, which stay in the first-level cache. With 256 rows
+# instead of 64, the product takes twice as long, because hardware prefetching fails.
 _ROWS = 64
 
 

@@ -18,7 +18,7 @@ MAX_CODED_COLUMNS = 65_000
 
 
 def configuration():
-    """Return the configuration of the 8 AMX tile registers, each of 16 rows of 64 bytes.
+    """Return the configuration of the 8 AMX tile registers: each has 16 rows of 64 bytes.
 
     The result is an array (64,) uint8 in the format that the AMX instruction ldtilecfg reads.
     """

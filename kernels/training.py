@@ -1,4 +1,4 @@
-"""One training step of the cosine model, which computes gradients by user and then updates items.
+"""One training step of the cosine model: gradients are computed by user, then items are updated.
 
 An item has two vectors, a row a of the matrix A and a row b of the matrix B, and it has a bias. The
 vector s of a user is the sum of x a over the items of the user, where x is the value of the user's
@@ -83,8 +83,8 @@ class StepByItem(NamedTuple):
     """The interactions of one step, grouped by item.
 
     `starts`, `users` and `entries` form the transpose of the CSR matrix of the step. The users of
-    item i are users[starts[i] : starts[i + 1]]. The values of the interactions of item i are at the
-    positions entries[starts[i] : starts[i + 1]] in the array of values (nnz,) of the CSR matrix.
+    item i are users[starts[i] : starts[i + 1]]. The positions of the interactions of item i among
+    the non-zeros of the CSR matrix are entries[starts[i] : starts[i + 1]].
     """
 
     starts: Any
@@ -234,7 +234,7 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace each pool logit with the derivative of the loss with respect to it; return the loss.
+    """Replace each logit with the loss's derivative with respect to this logit; return the loss.
 
     `logits` holds the results of prepare_pool, and `rate` is the sum of the factors that
     positive_loss returns for the interactions of the user. With softmax, the loss of the negatives
@@ -425,10 +425,10 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
 def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
     """Write the loss of each user's held-out interactions to `losses` (n,), for users lo to hi.
 
-    The vector of a user is the sum over all of the user's interactions; no term is subtracted.
-    `interactions` holds the indptr, indices and values of a CSR matrix. `held_out` holds the
-    indptr, indices and weights of the CSR matrix of held-out interactions. `inputs` is a
-    LossInputs. The kernel takes O((nnz + n m) d) time.
+    The vector of a user is the sum over all of the user's interactions; unlike in training, no term
+    is subtracted from it. `interactions` holds the indptr, indices and values of a CSR matrix.
+    `held_out` holds the indptr, indices and weights of the CSR matrix of held-out interactions.
+    `inputs` is a LossInputs. The kernel takes O((nnz + n m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values = interactions

@@ -1,6 +1,6 @@
 """Search for one rescaling that removes as many neighbours as possible from the k nearest.
 
-The search considers metrics diag(w) whose weights w are a vertex of the box [1, K]^d
+The search considers metrics diag(w) whose weights w form a vertex of the box [1, K]^d
 (``intervals``), so each weight is 1 or K. A step of the search flips one weight from 1 to K or from
 K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a list of its
 nearest items is given. An edge is counted as lost if at least k listed items are nearer to the row
@@ -55,7 +55,7 @@ class LocalSearch(NamedTuple):
 def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add `weight` times the terms of one dimension to `products` and `squares`.
 
-    `unit` (p,) holds the coordinate of every unit row in the dimension. `squares` (p,) holds the
+    `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
     weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner product
     of each of the n rows with each of the m items in the list of the row.
     """
@@ -72,9 +72,9 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
     """Return the number of edges that are lost if the weight of a dimension increases by `weight`.
 
     An edge is lost if at least k listed items are nearer to the row than the neighbour is. `unit`
-    (p,) holds the coordinate of every unit row in the dimension. The values in `products` and
-    `squares` (see add_dimension) do not yet include `weight`. `inverse` (p,) and `scores` (m,) are
-    overwritten.
+    (p,) holds the coordinates of all unit rows in the dimension whose weight increases. The values
+    in `products` and `squares` (see add_dimension) do not yet include `weight`. `inverse` (p,) and
+    `scores` (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -107,16 +107,16 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 @kernel
 def climb(lo, hi, units, lists, search, weights, counts):
-    """Run climbs lo to hi, each of which searches for the weights that lose the most edges.
+    """Run climbs lo to hi; each climb searches for weights under which many edges are lost.
 
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). A round tries to flip
     one weight after another, and ends when no flip increases the number of lost edges. The next
-    round begins with the best weights so far, after the weights of the dimensions in
-    ``perturbations`` have been flipped. The climb ends when count_lost has been called n_counts
-    times or all rounds are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is
-    an EdgeLists, and `search` is a LocalSearch. `weights` (s, d) float32 holds the weights, 1 or K,
-    with which each climb starts. At the end, `weights` holds the best weights of each climb. The
-    numbers of edges lost under the best weights are written to `counts` (s,) int64.
+    round begins with the best weights so far, but first flips the weights of the dimensions in
+    ``perturbations``. The climb ends when count_lost has been called n_counts times or all rounds
+    are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is an EdgeLists, and
+    `search` is a LocalSearch. `weights` (s, d) float32 holds the weights, 1 or K, with which each
+    climb starts. At the end, `weights` holds the best weights of each climb. The numbers of edges
+    lost under the best weights are written to `counts` (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search

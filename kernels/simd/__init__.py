@@ -22,6 +22,6 @@ read this package to understand a kernel: the docstring of each operation says w
 ================== =============================================================================
 
 ``emit`` contains the helpers that emit IR for loads, stores, broadcasts and loops.
-``instruction_sets`` lists the instruction sets of the tiles and their properties. All LLVM IR of
-the package is in this folder, except for the calls of kernels that ``compiler`` emits.
+``instruction_sets`` lists the instruction sets of the tiles and their properties. Outside this
+folder, only ``compiler`` and ``numba_internals`` emit LLVM IR: the code that calls a kernel.
 """

@@ -6,12 +6,12 @@ from .emit import F64, I64, function
 
 
 def emit_multiply_add(builder, a, b, c):
-    """Emit a b + c with one rounding if the CPU can do so, for scalars or vectors of one type.
+    """Emit a multiply-add, a b + c, for scalars or vectors of one type.
 
-    ``llvm.fma`` gives the same bits with all compiler flags and optimisations. On a CPU without a
-    fused multiply-add instruction, ``llvm.fma`` would call the C library, and a sparse product
-    would take 13 times as long. On a CPU without a fused multiply-add instruction, the emitted code
-    rounds the product before the addition.
+    The result is rounded only once if the CPU has a fused multiply-add instruction. ``llvm.fma``
+    gives the same bits with all compiler flags and optimisations. On a CPU without this
+    instruction, ``llvm.fma`` would call the C library, and a sparse product would take 13 times as
+    long. On such a CPU, the emitted code therefore rounds the product before the addition.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)

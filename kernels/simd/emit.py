@@ -2,9 +2,9 @@
 
 Numba has no vector type, and on many CPUs its vectoriser uses only 256-bit registers. The few loops
 that determine the speed of fastcos are therefore written as vector IR. LLVM splits vectors that are
-wider than the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the
-same bits on every CPU. Some intrinsics of LLVM are named after an instruction set, such as
-``llvm.x86.avx2.pmadd.wd``. Code that calls an intrinsic of one instruction set runs only on CPUs
+wider than the registers of the CPU, so portable operations (load, multiply, add, shuffle) run on
+every CPU and give the same bits. Some intrinsics of LLVM are named after an instruction set, such
+as ``llvm.x86.avx2.pmadd.wd``. Code that calls an intrinsic of one instruction set runs only on CPUs
 with this instruction set.
 """
 
@@ -24,9 +24,9 @@ def pointer(context, builder, array_type, array, offset):
 
 
 def pointers(context, builder, signature, arguments, *places):
-    """Return pointers to elements of array arguments of an intrinsic, one pointer for each place.
+    """Return one pointer for each place; a place is an element of an array argument.
 
-    A place is a pair: the position of an argument, and the offset of an element in this argument.
+    A place is given as a pair: the position of the argument, and the offset of the element.
     """
     return [pointer(context, builder, signature.args[i], arguments[i], at) for i, at in places]
 
@@ -78,7 +78,7 @@ def broadcast(builder, scalar, vector_type):
 
 
 def function(builder, name, result, arguments):
-    """Return an LLVM function or intrinsic, which is declared once per module."""
+    """Return an LLVM function or intrinsic; declare it if the module does not yet declare it."""
     function_type = ir.FunctionType(result, arguments)
     return cgutils.get_or_insert_function(builder.module, function_type, name)
 

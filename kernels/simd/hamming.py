@@ -8,14 +8,13 @@ LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """Set counts[l] to the number of bits that item l and the query have in common, or that differ.
+    """Set counts[l] to the number of common bits, or of different bits, of item l and the query.
 
     If `both` is true, the bits that are 1 in both rows are counted; otherwise, the bits that differ
     are counted. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item
     l is words[start + 8 j + l]. The words of the query are query[first : first + length]. In the
     returned word of 8 bits, bit l is 1 if the value of item l exceeds slope * norms[item + l] +
-    base. The value of an item is the number of bits that it has in common with the query, or minus
-    the number of different bits.
+    base. The value of item l is counts[l] if `both` is true, and otherwise -counts[l].
     """
     mask = 0
     for lane in range(LANES):

@@ -49,8 +49,8 @@ def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_
     terms0 of the flat array bound_terms. The array `statistics` (n_panels, 5) holds the statistics
     of each panel of items. Module ``simd.panel`` describes the rows of the bound terms and the
     columns of the statistics. If the score of item i reaches the threshold of query q, the number
-    32 i + q is written to `hits` (1024,) int32, ordered by q and then i. The first n_items items
-    are examined, and the others are ignored.
+    32 i + q is written to `hits` (1024,) int32; these numbers are ordered by q and then by i. The
+    first n_items items are examined, and the others are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -70,12 +70,14 @@ def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_
 
 @intrinsic
 def list_hits_of_both(typingctx, scores, minima, slopes, errors, thresholds, n_items, hits):
-    """List the pairs of a tile that are hits for the query or for the item, as list_tile_hits does.
+    """List those pairs of a tile that are hits for the query, for the item, or for both.
 
-    `scores` (32, 32) is int32. The pair of query j and item i is a hit for the query if its score
-    is at least minima[j], and a hit for the item if its score is at least thresholds[i] * slopes[j]
-    - errors[j]. These four arrays (32,) are float32. No entry of `slopes` may be 0 or infinite. If
-    scores are float32, nothing is listed, because ``self_join`` works only with int8 codes.
+    The hits are written as list_tile_hits writes them. `scores` (32, 32) is int32. The pair of
+    query j and item i is a hit for the query if its score is at least minima[j], and a hit for the
+    item if its score is at least thresholds[i] * slopes[j] - errors[j]. The arrays `minima`,
+    `thresholds`, `slopes` and `errors` (32,) are float32. No entry of `slopes` may be 0 or
+    infinite. If scores are float32, nothing is listed, because ``self_join`` works only with int8
+    codes.
     """
 
     def codegen(context, builder, sig, a):
@@ -115,10 +117,10 @@ def list_tile_hits_by_projection(
 
     Before a score is compared with the threshold, the product of the norms of two remainders is
     added to the score. This product is an upper bound on the part of the score that the projection
-    omits. The remainder of a row is the row minus its projection. From position terms0 on,
-    bound_terms holds the bound terms (4, 32) of the full codes, which include the thresholds. From
-    position projected_terms0 on, projected_terms holds the bound terms (5, 32) of the projected
-    codes. `remainder_norms` (32 panels,) float32 holds an upper bound on the norm of each item's
+    omits. The remainder of a row is the row minus its projection. The bound terms (4, 32) of the
+    full codes begin at bound_terms[terms0], and the first row of these terms holds the thresholds.
+    The bound terms (5, 32) of the projected codes begin at projected_terms[projected_terms0].
+    `remainder_norms` (32 panels,) float32 holds an upper bound on the norm of each item's
     remainder.
     """
     signature = types.int64(
@@ -145,11 +147,11 @@ def list_panel_hits_by_projection(
 ):  # fmt: skip
     """For one query, write those items of a panel that list_tile_hits_by_projection would list.
 
-    The positions of the listed items in the panel are written to `hits`, from hit0 on. The
-    intrinsic returns the number of listed items. For the arguments from `items` to `correction`,
-    see multiply_run. The arguments from `bound_terms` to `remainder_norms` are those that
-    list_tile_hits_by_projection takes for the first panel of queries. The intrinsic works only for
-    instruction sets with which rows are packed as int8 codes.
+    The positions of the listed items in the panel are written to hits[hit0:]. The intrinsic returns
+    the number of listed items. For the arguments from `items` to `correction`, see multiply_run.
+    The arguments from `bound_terms` to `remainder_norms` are described in
+    list_tile_hits_by_projection; here, the bound terms begin at position 0 of their arrays. The
+    intrinsic works only for instruction sets with which rows are packed as int8 codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, correction, query, bound_terms, projected_terms,
@@ -177,10 +179,10 @@ def list_panel_hits_by_projection(
 def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
     """Among the 32 scores from position score0 on, list the scores that are at least `minimum`.
 
-    The positions of these scores are written to `hits` (int32) in ascending order, from hit0 on.
-    The intrinsic returns the number of positions. `scores` is a flat array of int32 or float32;
-    float32 scores are not listed. `minimum` is float32. Scores from position score0 + n_items on
-    are ignored.
+    The positions of these scores are written to hits[hit0:] (int32) in ascending order. The
+    intrinsic returns the number of positions. `scores` is a flat array of int32 or float32; float32
+    scores are not listed. `minimum` is float32. Scores from position score0 + n_items on are
+    ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -219,11 +221,11 @@ def _list_bits(builder, word, base, out):
 class _ProjectionBound:
     """The values that decide whether the score of projected codes is a hit.
 
-    The score v of an item and a query is a hit if v + t * r >= bound. The norms of the remainders
-    are t for the query and r for the item. The norms are scaled such that t * r can be added to a
-    product of codes. The number `bound` is 1 less than the smallest product of codes with which the
-    item may reach the threshold of the query. The scores of rows of up to 1,024 columns are
-    represented exactly in float32.
+    Let v be the score of an item and a query, r the norm of the remainder of the item, and t the
+    norm of the remainder of the query. The score is a hit if v + t * r >= bound. The norms are
+    scaled such that t * r can be added to v. The smallest value of v + t * r with which the item
+    may reach the threshold of the query is `bound` + 1. The scores of rows of up to 1,024 columns
+    are represented exactly in float32.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
@@ -302,7 +304,7 @@ def _valid(builder, n_items):
 
 
 def _emit_hits(builder, reached, valid, out):
-    """Emit code that reads the words of `_reached` and lists their hits, for all 32 queries."""
+    """Emit code that lists the hits of all 32 queries, which are the set bits in `reached`."""
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
@@ -338,10 +340,10 @@ def _thresholds(builder, values, terms, panel):
 
 
 def _less_errors(builder, bound, query_terms, statistics):
-    """Subtract from `bound` the largest error of the codes and the largest weighted offset.
+    """Subtract the largest error of the codes and the largest weighted offset from `bound`.
 
-    `query_terms` holds the bound terms of the queries without the threshold, and `statistics` holds
-    the statistics of a panel without the inverse step.
+    `query_terms` holds all bound terms of the queries but the threshold, and `statistics` holds all
+    statistics of a panel but the inverse step.
     """
     residual_norm, code_norm, weight = query_terms
     max_norm, max_residual, max_offset, min_offset = statistics
@@ -355,11 +357,12 @@ def _less_errors(builder, bound, query_terms, statistics):
 def _reached(builder, values, first, threshold):
     """Emit one 32-bit word for each query from `first` to first + 15.
 
-    Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query. Each bit
-    is the sign bit of the difference of a score and a threshold, and is shifted into the word.
-    Shifting needs neither a branch nor a mask register. A CPU can write at most one mask register
-    per cycle. The difference of a score and a threshold fits in int32, because no score exceeds
-    127^2 MAX_CODED_COLUMNS and no threshold exceeds 1.05e9 in magnitude (_round_down).
+    Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query. The sign
+    bit of the difference between a score and the threshold is shifted into the word, and all bits
+    of the word are inverted at the end. Shifting needs neither a branch nor a mask register. A CPU
+    can write at most one mask register per cycle. The difference between a score and the threshold
+    fits in int32, because no score exceeds 127^2 MAX_CODED_COLUMNS and no threshold exceeds 1.05e9
+    in magnitude (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)
@@ -378,7 +381,7 @@ def _reached(builder, values, first, threshold):
 def _list_hits(builder, queries_with_hits, words, out):
     """Emit a loop that writes the hits, query by query; return the number of hits.
 
-    A hit is written as the number 32 i + q of item i and query q. `queries_with_hits` is a word
+    The hit of item i and query q is written as the number 32 i + q. `queries_with_hits` is a word
     whose bit q is 1 if query q has a hit. `words` holds the word that `_reached` emits for each
     query.
     """
@@ -410,7 +413,7 @@ def _list_hits(builder, queries_with_hits, words, out):
 
 
 def _largest(builder, values, first):
-    """Emit, for each query from `first` to first + 15, the largest score of the 32 items."""
+    """For each query from `first` to first + 15, emit the largest score of the 32 items."""
     integer = element_type(values) == I32
     compare = builder.icmp_signed if integer else builder.fcmp_ordered
     kind = _V_I32 if integer else _V_F32

@@ -77,10 +77,10 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
     """Five instructions (twice vpmaddubsw, vpaddw, vpmaddwd, vpaddd) add 64 products to sums.
 
     A step computes 64 products: each of 8 lanes holds two words, and each word holds 4 codes. The
-    instruction vpmaddubsw adds the products of two neighbouring codes in int16, and vpaddw adds the
-    results of the two words in int16. The instruction vpmaddwd widens the sums to int32, and vpaddd
-    adds them to the totals. Widening every result of vpmaddubsw separately would take six
-    instructions instead of five.
+    instruction vpmaddubsw multiplies item codes by query codes, and adds pairs of neighbouring
+    products in int16. The instruction vpaddw adds the results of the two words in int16. The
+    instruction vpmaddwd widens the sums to int32, and vpaddd adds them to the totals. Widening
+    every result of vpmaddubsw separately would take six instructions instead of five.
     """
 
     __slots__ = ()

@@ -65,7 +65,7 @@ def _load_64_bits_plain(array, start):
 
 @intrinsic_of(_load_64_bits_plain)
 def load_64_bits(typingctx, array, start):
-    """Return, as an integer, the 64 bits of an array that begin at element `start`."""
+    """Return an integer: the 64 bits that begin at element `start` of an array."""
 
     def codegen(context, builder, sig, arguments):
         at = pointer(context, builder, sig.args[0], *arguments)
@@ -79,9 +79,9 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    The arrays that a kernel receives are read-only. A kernel may pass both the arrays that it has
-    received and new arrays to another kernel. If read-only views of the new arrays are passed, the
-    other kernel need not be compiled a second time for writeable arrays.
+    A kernel receives its inputs as read-only arrays. A kernel may call another kernel with these
+    inputs in one place, and with new arrays in another place. If it passes read-only views of the
+    new arrays, the other kernel need not be compiled a second time for writeable arrays.
     """
 
     def codegen(context, builder, signature, arguments):

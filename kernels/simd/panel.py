@@ -39,8 +39,8 @@ N_STATISTICS = 5
 # products of codes.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT = range(4)
 N_BOUND_TERMS = 4
-# The bound terms of projected codes have the shape (5, 32). Instead of thresholds, the first row of
-# the projected bound terms holds a ratio: the step of the full codes, divided by the step of the
+# The bound terms of projected codes have the shape (5, 32). The first row of the projected bound
+# terms does not hold thresholds. It holds the step of the full codes divided by the step of the
 # projected codes. This ratio converts thresholds of the full codes to thresholds of the projected
 # codes. The last row of the projected bound terms holds the norm of the remainder of each query.
 # The remainder of a query is the query minus its projection.

@@ -36,7 +36,7 @@ _LONG_ROW_BYTES = 256
 
 
 class _RowCode:
-    """A generator of code for loops over the non-zeros of one row of a CSR matrix.
+    """Methods that emit the code of loops over the non-zeros of one row of a CSR matrix.
 
     The first four arguments of the intrinsic are the values and the indices of the matrix, and the
     positions at which the row begins and ends. A panel is a group of neighbouring columns of a
@@ -93,9 +93,9 @@ class _RowCode:
             stored.set_metadata("nontemporal", hint)
 
     def plus_products(self, sums, entry, vectors):
-        """Emit the new sums: each sum plus the value of one non-zero times the matching vector.
+        """Emit new sums: each vector times the value of one non-zero is added to the matching sum.
 
-        `entry` is the position of the non-zero among the non-zeros of its row.
+        `entry` is the position of the non-zero in the list of the non-zeros of the row.
         """
         builder, element = self._builder, self._vector.element
         if self._values is None:
@@ -112,10 +112,10 @@ class _RowCode:
     def for_each_entry(self, carried, step, bound=None):
         """Emit the loop `carried = step(entry, index, carried)` over the non-zeros of the row.
 
-        `entry` is the position of a non-zero among the non-zeros of the row, and `index` is the
-        column of this non-zero. The method returns the `entry` at which the loop ends, and the
-        final values of `carried`. If a bound is given, the loop ends at the first index that is not
-        below the bound.
+        `entry` is the position of a non-zero in the list of the non-zeros of the row, and `index`
+        is the column of this non-zero. The method returns the `entry` at which the loop ends, and
+        the final values of `carried`. If a bound is given, the loop ends at the first index that is
+        not below the bound.
         """
 
         def is_below(entry):
@@ -132,8 +132,8 @@ class _RowCode:
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
         prefetches rows. In each step, this loop processes one non-zero, and prefetches the row of
-        the panel for the non-zero AHEAD positions later, which may belong to another row of the CSR
-        matrix. The method returns the last carried values.
+        the panel that a later non-zero selects. The later non-zero is AHEAD positions away, and may
+        belong to another row of the CSR matrix. The method returns the last carried values.
         """
         builder, outcomes = self._builder, []
 
@@ -190,7 +190,7 @@ class _RowCode:
         return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
 
     def scatter(self, vectors, panel, is_ahead):
-        """Emit a loop that adds, for each non-zero, its value times `vectors` to a row of a panel.
+        """Emit a loop that adds the product of each non-zero and `vectors` to a row of a panel.
 
         If is_ahead is true and a row of the panel has at least CACHE_LINE bytes, rows of the panel
         are prefetched.
@@ -210,9 +210,9 @@ class _RowCode:
 def _for_each_panel(context, builder, signature, arguments, element, n_columns, carried, emit):
     """Emit `carried = emit(code, column, carried)` for each panel of a matrix.
 
-    The panels cover n_columns columns; their widths are those in WIDTHS, the widest first.
-    `element` is the type of the sums, `code` is a _RowCode, and `column` is the first column of a
-    panel.
+    Together, the panels cover n_columns columns. They have the widths in WIDTHS, and the widest
+    panels come first. `element` is the type of the sums, `code` is a _RowCode, and `column` is the
+    first column of a panel.
     """
     column = I64(0)
     for width in WIDTHS:

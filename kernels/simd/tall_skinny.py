@@ -3,7 +3,7 @@
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
 
-# The number of columns of the basis B, or of rows of Z, in a tile.
+# The size of a tile: this many columns of the basis B in B'Z, and this many rows of Z in Z + B C.
 TILE = 8
 
 # The number of columns of Z in a tile: a 512-bit register holds 16 float32 numbers.

@@ -81,11 +81,11 @@ def _panel_scorer(by_item):
     `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
     and queries[query0], and the corrections of the queries begin at corrections[correction0]. The
     32 x 32 scores are written to `scores`. The corrections are read only if rows are packed as int8
-    codes, and not with AMX. `n_queries` is the number of queries of the panel that are not padding.
-    A panel with few queries takes less time than a full panel, because the scores of padding need
-    not be computed. `by_item` says whether panels of items are laid out by item. If the items have
-    a projection, their full codes are laid out by item, except with AMX (``simd.panel``). Items
-    that are stored as float32 have no projected codes.
+    codes, and not with AMX. `n_queries` is the number of queries in the panel without padding. A
+    panel with few queries takes less time than a full panel, because the scores of padding need not
+    be computed. `by_item` says whether panels of items are laid out by item. If the items have a
+    projection, their full codes are laid out by item, except with AMX (``simd.panel``). Items that
+    are stored as float32 have no projected codes.
     """
 
     @intrinsic
@@ -159,7 +159,7 @@ def multiply_run(
     items[item0], and the panels are `step` words apart. The words of the query begin at
     codes[code0]; each word is repeated 8 times, except with AMX. The results are written to
     `products` (32 count,) and `largest_products` (count,), which are int32. The intrinsic supports
-    only those instruction sets for which the planner may choose to compare queries one by one
+    only int8 codes, because queries of float32 are never compared one by one
     (``fastcos.search.task_grid.one_by_one_is_faster``).
     """
     signature = types.void(
@@ -283,8 +283,9 @@ def multiply_registers(typingctx, isa, count, factors, sums):
     """Perform `count` rounds of the multiply-adds of score_panel, at the CPU's peak rate.
 
     `factors` (1024,) has the type of packed rows, and `sums` (1024,) has the type of scores. The
-    sums of all rounds stay in registers, and are written to `sums` at the end. One factor changes
-    from product to product, so that the compiler cannot leave out any product.
+    sums of all rounds stay in registers, and are written to `sums` at the end. Without AMX, one
+    factor of each product is read again in every round, so that the compiler cannot leave out any
+    product.
     """
 
     def codegen(context, builder, sig, a):
@@ -323,7 +324,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit products, and add them to four tiles of sums in turn, as _emit_amx does.
+    """Emit multiplications that add products to four tiles of sums in turn, as in _emit_amx.
 
     Products that are added to different tiles do not wait for each other, so the latency of tdpbssd
     is hidden.
@@ -346,12 +347,12 @@ def _emit_amx_peak(builder, source, count, out):
 def _emit_amx(builder, items, queries, steps, n_queries, out):
     """Emit the scores of a panel of items with 16 or 32 queries, using the tile registers of AMX.
 
-    Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, registers 4 and 5 hold items, and
-    registers 6 and 7 hold queries. Queries are loaded with the hint that they will not be needed
-    again soon. A panel of items is compared with many panels of queries in turn, so the items, not
-    the queries, should stay in the first-level cache. On a Xeon with AMX, this hint speeds up a
-    tile by a factor of 1.25 for rows of 768 columns, 1.11 for rows of 1,536 columns, and 1.02 for
-    rows of 384 columns.
+    Each of the tile registers 0 to 3 holds 16 x 16 sums, for one half of the items and one half of
+    the queries. Registers 4 and 5 hold items, and registers 6 and 7 hold queries. A panel of items
+    is multiplied by many panels of queries in turn, so the items, not the queries, should stay in
+    the first-level cache. Queries are therefore loaded with the hint that they will not be needed
+    again soon. On a Xeon with AMX, this hint speeds up a tile by a factor of 1.25 for rows of 768
+    columns, 1.11 for rows of 1,536 columns, and 1.02 for rows of 384 columns.
     """
     sums = [tile for tile in range(4) if 16 * (tile % 2) < n_queries]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
@@ -456,7 +457,7 @@ def _larger(builder, value, other):
 
 
 def _reduced(builder, operation, vector):
-    """Emit code that combines all lanes of an integer vector into one integer by `operation`."""
+    """Emit code that reduces an integer vector to one integer: `operation` combines all lanes."""
     name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i32"
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
@@ -472,7 +473,7 @@ def emit_products(builder, isa, items, codes, words, correction):
 
 
 def _emit_steps(builder, isa, items, codes, words):
-    """Emit the sums of products of each item and a query, for signed codes in the layout of AMX.
+    """Emit the products of all items with one query for a panel in the layout of AMX.
 
     In the layout of AMX, a panel holds the first 16 words of each item, item by item, then the
     next 16 words of each item, and so on.
@@ -505,7 +506,7 @@ def _emit_steps(builder, isa, items, codes, words):
 
 
 def _emit_groups(builder, isa, items, codes, words):
-    """Emit the sums of products of each item and a query, for a panel laid out by item groups."""
+    """Emit the products of all items with one query for a panel laid out by item groups."""
     lanes = isa.int8_lanes
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -635,10 +636,11 @@ def _sum_of_each(builder, vectors):
     kind = ir.VectorType(I32, lanes)
 
     def sums_of_pairs(pairs, low, high):
-        """Interleave each pair of vectors in two ways, and emit the sum of the two results.
+        """For each pair of vectors, interleave the two vectors in two ways, and add the results.
 
-        `low` lists the lanes that form the first 128 bits of the first interleaving, and `high`
-        lists the lanes that form the first 128 bits of the second interleaving.
+        `low` and `high` list the lanes that form the first 128 bits of the first and of the second
+        result. Lanes 0 to 3 are those of the first vector, and lanes 4 to 7 those of the second
+        vector.
         """
 
         def interleaved(pair, first_lanes):
@@ -676,11 +678,12 @@ def _prefetch_next_panel(builder, at, words):
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit the lane-by-lane sum of `total` and the inner products of the word pairs in `pairs`.
+    """Add, lane by lane, the products of the word pairs in `pairs` to `total`; return the sum.
 
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
-    signed codes. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose
-    products are added in int16. The sums of products fit in int16 (``query_encoding.query_step``).
+    signed codes. The product of the words is the inner product of their codes. With AVX2, there are
+    at most int16_words pairs, and their products are added in int16, in which the sums fit
+    (``query_encoding.query_step``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
