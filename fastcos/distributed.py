@@ -267,7 +267,7 @@ def _evaluate(file: str, cell: Any) -> Any:
 
 
 class _Search(NamedTuple):
-    """The description of a search that is sent to each task: paths of files, but no arrays."""
+    """A search request as it is sent to each task, with paths of files instead of arrays."""
 
     queries: str
     items: str | None
@@ -306,7 +306,7 @@ class _Search(NamedTuple):
         return search_segments(items, request, options, queries, range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
-        """Return the final indices and scores of queries [lo, hi).
+        """Return the final indices and scores for queries [lo, hi).
 
         ``best`` contains the best items of the queries with their raw scores, merged over all
         ranges of items. This method runs on a worker.
@@ -361,7 +361,8 @@ def _memory_per_task(client: Client, working_memory: float | None) -> float:
     """Return the number of bytes that one task may use.
 
     `working_memory` is the argument of ``top_k``, in MiB. If it is None, the result is the smaller
-    of two numbers: the setting ``working_memory``, and the least memory per task of any worker.
+    of two numbers: the setting ``working_memory``, and the smallest memory per task among the
+    workers.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
@@ -504,7 +505,7 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
 
 
 def threads_of_this_worker() -> int:
-    """Return the number of threads of this worker; outside a worker, the setting n_threads."""
+    """Return the number of threads of this worker, or the setting n_threads outside a worker."""
     try:
         return int(get_worker().state.nthreads)
     except ValueError:

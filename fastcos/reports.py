@@ -11,10 +11,10 @@ renderers show the sections::
       +-- fastcos.cli.terminal.show_sections       tables and numbers on a terminal
     Record.to_dict()                               plain values, for JSON
 
-To show a new statistic of a result, add one line to its method ``sections``. The class of a result
-that does not derive from ``Record`` is decorated with ``as_table``. The repr of such a result shows
-the table that the method ``table`` of the class returns. If the class has no such method, the repr
-shows a table of the fields.
+To show a new statistic of a result, add one line to its method ``sections``. A result class that
+does not derive from ``Record`` is decorated with ``as_table``. The repr of its instances shows the
+table that the method ``table`` returns. If the class has no method ``table``, the repr shows a
+table of the fields.
 """
 
 import textwrap

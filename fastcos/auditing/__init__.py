@@ -6,8 +6,8 @@ items, however. This package bounds the change of cosines, and searches for resc
 an item from the nearest neighbours of another item. The package also compares the neighbours under
 other parametrisations of the model, and offers similarities that do not depend on D.
 
-The function ``audit`` in ``item_audit`` draws samples of the items, runs one ``top_k`` of all
-items, and calls the following modules:
+The function ``audit`` in ``item_audit`` draws samples of the items, runs one search (``top_k``) for
+the neighbours of all items, and calls the following modules:
 
 - ``neighbor_edges`` finds the nearest items of sampled rows.
 - ``robustness`` bounds the share of neighbours that no rescaling removes.
@@ -24,8 +24,7 @@ Other modules of the package answer other questions:
 
 - ``model_diff`` measures how much of the change between two versions of a model is real.
 - ``alignment`` maps a new version of a model to the coordinates of the old version.
-- ``calibration`` computes the threshold for each false-positive rate, so that a score has a
-  meaning.
+- ``calibration`` shows what a score means: it computes the threshold for each false-positive rate.
 - ``fastcos.similarity.gradient_noise`` predicts the scales that stochastic gradient descent gives
   to the dimensions, so that ``audit`` can recognise these scales.
 

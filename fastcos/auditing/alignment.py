@@ -362,7 +362,7 @@ def _match(
     _, rows, old_rows = np.intersect1d(new_ids, previous_ids, return_indices=True)
     if not len(rows):
         rule = f"share items with old_ids (such as {previous_ids[0]!r})"
-        raise ValueError(f"ids must {rule}, got none of them (such as {new_ids[0]!r})")
+        raise ValueError(f"ids must {rule}, got only other ids (such as {new_ids[0]!r})")
     order = np.argsort(rows)
     return rows[order].astype(np.int64), old_rows[order].astype(np.int64)
 

@@ -84,12 +84,12 @@ def vertex_attack(
 
     Notes
     -----
-    Random rescalings are weak attacks, because they remove almost no neighbour. ``vertex_attack``
+    Random rescalings are weak attacks, because they remove almost no neighbours. ``vertex_attack``
     gives each dimension the largest or the smallest weight. The choice of the weight depends on the
     sign of the derivative of z(item, competitor) - z(item, neighbour) with respect to the weight,
     where z is Fisher's z of a cosine. The certificate of ``family="rescaling"`` tries to prove that
-    the neighbour stays nearer than each competitor. If a proof fails, the certificate yields
-    weights that the attack also tries.
+    the neighbour stays nearer than each competitor. If this proof fails, the certificate provides
+    weights under which the competitor may be nearer; the attack also tries these weights.
 
     Examples
     --------

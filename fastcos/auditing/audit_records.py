@@ -36,7 +36,7 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive all maps of a bounded condition number.
+    """Bounds on the share of neighbours that survive the maps up to a certain condition number.
 
     A neighbour survives a map if it is still among the k nearest neighbours of the item after the
     map has been applied to all items.

@@ -1,4 +1,4 @@
-"""Certificates: proofs that no map of bounded condition number removes a nearest neighbour.
+"""Certificates: proofs that no map up to a condition number removes a nearest neighbour.
 
 An edge is a pair of an item and one of its k nearest neighbours. The radius of an edge is a
 condition number: under every map with a lower condition number, the neighbour stays among the k

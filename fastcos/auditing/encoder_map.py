@@ -38,7 +38,7 @@ class EncoderMap(Record):
     Attributes
     ----------
     map : ndarray (d, d'), float64
-        The matrix by which ``transform(rows)`` multiplies unit rows of the new encoder.
+        The matrix with which ``transform`` multiplies the unit rows of the new encoder.
     kind : {"orthogonal", "linear"}
         The kind of the map: orthogonal, or linear without restrictions.
     n_sample, n_corpus, k : int
@@ -259,7 +259,7 @@ def _nearest(
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the larger of two standard errors of the mean overlap: over texts, and over folds."""
+    """Return the larger of the mean overlap's two standard errors: over texts, and over folds."""
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

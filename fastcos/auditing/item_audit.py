@@ -97,9 +97,9 @@ def audit(
         zero rows and leaves them out.
     users : array_like (n, d), optional
         User or query embeddings of the same model. If users are passed, the audit also compares the
-        neighbours in the audited items with the neighbours in the balanced factors and with the
-        neighbours by the query metric. The balanced factors and the query metric depend on the
-        users.
+        neighbours in the audited items with two other lists: the neighbours in the balanced
+        factors, and the neighbours by the query metric. The balanced factors and the query metric
+        depend on the users.
     labels : array_like (p,), int or str, optional
         Label of each item, such as its category; None for an item without a label. The audit tests
         whether cosines recover the labels.
@@ -173,10 +173,10 @@ def audit(
 
     Notes
     -----
-    An audit runs one ``top_k`` of all items, and uses samples of the items for the parts that take
-    longer:
+    An audit runs one search (``top_k``) for the neighbours of all items, and uses samples of the
+    items for the parts that take longer:
 
-    - Certificates and attacks under rescalings are computed for 48 items.
+    - For rescalings, certificates and attacks are computed for 48 items.
     - The neighbours of 500 items are compared with the neighbours of the same items in each
       variant. A variant is another parametrisation of the model, or a similarity that does not
       depend on D.

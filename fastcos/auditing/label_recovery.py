@@ -1,4 +1,4 @@
-"""A search for the smallest and the largest AUC of labels under rescalings of bounded condition."""
+"""The range of the AUC of labels under rescalings, found by a search."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def search_rescalings(
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Return whether there are at least two labels, and some label occurs more than once."""
+    """Return whether some pair of items has equal labels, and some pair has different labels."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 
@@ -141,7 +141,7 @@ def _ascend(
     sign: float,
     width: float,
 ) -> Floats:
-    """Return the best rescaling D that a gradient ascent of sign * AUC finds.
+    """Return the best rescaling D that gradient ascent on sign * AUC finds.
 
     The ascent changes ln w, where w = D^-2. Each entry of ln w lies between 0 and ``width``.
     """

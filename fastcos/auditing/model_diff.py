@@ -62,7 +62,7 @@ class ModelDiff(Record):
         1 minus ``unchanged`` is the share of neighbours whose change cannot be explained by a
         change of basis.
     overlap_error, linear_error : float
-        Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
+        Standard errors of ``overlap`` and ``overlap_after_linear_map``, which are means over items.
     explained_new : float
         How well the best linear map of the old items reproduces the new items: the share of the new
         items' squared norm that the map explains.
@@ -72,7 +72,7 @@ class ModelDiff(Record):
         ``explained_new``, the new version contains less information than the old version.
     condition : float
         Condition number of the linear map on the directions that the old items span. The linear map
-        changes Fisher's z of a cosine by at most the logarithm of its condition number.
+        changes Fisher's z of a cosine by at most ln(``condition``).
     query_metric_overlap : float or None
         Overlap of the neighbours if each version compares its items by its own query metric; None
         unless the users of both versions are passed. A change of basis does not change the query
@@ -267,7 +267,7 @@ def _fit_linear_map(
     """Fit a linear map from ``source`` to ``target`` by least squares.
 
     Return the image of ``source`` under the map, the condition number of the map, and the R² of the
-    map. R² says which share of the squared norm of ``target`` the map explains.
+    map. R² is the share of the squared norm of ``target`` that the map explains.
     """
     # The triangular factor of (source, target) determines the least squares solution.
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))

@@ -57,7 +57,7 @@ class Audit(Record):
     n_items, n_dimensions, k : int
         Number of items, number of latent dimensions, and number of neighbours per item.
     condition : float
-        Largest condition number of the rescalings D to which the verdict refers.
+        The verdict refers to the rescalings D up to this condition number.
     n_zero : int
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
@@ -218,8 +218,8 @@ class Audit(Record):
     def condition_to_balance(self) -> float | None:
         """The lowest condition number of a map that balances users and items; None without users.
 
-        Users and items balance if their Gram matrices are equal. The rows in the Gram matrices may
-        be unweighted, weighted by numbers of interactions, or weighted by gradient noise. The
+        Users and items are balanced if their Gram matrices are equal. The rows in the Gram matrices
+        may be unweighted, weighted by numbers of interactions, or weighted by gradient noise. The
         condition number is infinite if no invertible map balances users and items.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
@@ -369,7 +369,7 @@ class Audit(Record):
         )
 
     def _origin(self) -> str:
-        """Return the sentences about the possible origin of the scale of the dimensions."""
+        """Return sentences about what may have determined the scale of the dimensions."""
         decay_is_known = self.weight_decay_on != "unknown"
         sentences = []
         if self.parametrization in _BALANCED_FORMS:
@@ -482,7 +482,7 @@ class Audit(Record):
 
     @property
     def _has_query_metric(self) -> bool:
-        """Whether users were passed, so that the audit could compute the query metric."""
+        """Whether the audit computed the query metric, which depends on the users."""
         return any(row.name == "query_metric" for row in self.invariant_baselines)
 
     def statistics(self) -> dict[str, float | None]:

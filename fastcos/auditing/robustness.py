@@ -27,10 +27,10 @@ def robustness_curve(
 ) -> tuple[RobustnessPoint, ...]:
     """Return a point of the robustness curve for ``condition`` and for each number in CONDITIONS.
 
-    ``sample`` contains all items, and the row numbers of some of them. Only the edges of these
-    items are certified and attacked under rescalings. ``linear`` (p, k) contains the certified
-    radii of the edges of all items under linear maps. ``generator`` draws everything that is
-    random: the samples and the starting points of the map search, and the random rescalings.
+    ``sample`` contains all items, and the row numbers of the sampled items. Only the edges of the
+    sampled items are certified and attacked under rescalings. ``linear`` (p, k) contains the
+    certified radii of the edges of all items under linear maps. ``generator`` draws everything that
+    is random: the samples and the starting points of the map search, and the random rescalings.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a

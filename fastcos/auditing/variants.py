@@ -1,11 +1,11 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
-Two models with the same predictions may have different factors, which differ by an invertible map
-of the latent space. A loss that depends only on dot products does not determine the factors: they
-depend on the training algorithm and on the software. For example, a truncated SVD returns one
-factorisation of the predictions, LSA returns a second one, and training with weight decay on users
-and items returns a third one. An invariant baseline is a similarity that no invertible map of the
-latent space changes.
+The same predictions can result from many pairs of user and item factors, which are related by
+invertible maps of the latent space. A loss that depends only on dot products does not choose among
+these pairs. The choice depends on the training algorithm and on the software. For example, a
+truncated SVD returns one factorisation of the predictions, LSA returns a second one, and training
+with weight decay on users and items returns a third one. An invariant baseline is a similarity that
+no invertible map of the latent space changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A search for the single map of bounded condition number that replaces the most neighbours.
+"""A search for the single map that replaces the most neighbours, up to a condition number.
 
 Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so
 different edges may be removed by different rescalings D. The search of this module looks for one
@@ -112,7 +112,7 @@ def worst_rescaling(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> WorstRescaling:
-    """Search for the single map of bounded condition number that replaces the most neighbours.
+    """Search for the single map that replaces the most neighbours, up to a condition number.
 
     :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
     is not certified may be removed by some map, but different neighbours may require different
@@ -145,8 +145,9 @@ def worst_rescaling(
     flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
     three random weights, and continues. In a starting point, each weight has one of two values. The
     first starting points follow from the gradient of a smoothed number of removed neighbours; the
-    remaining starting points are random. For a linear map G, the search runs in the basis of the
-    eigenvectors of the gradient with respect to the metric GG'.
+    remaining starting points are random. To find a linear map, the search computes a gradient with
+    respect to the metric GG' of the previous map G, and uses the eigenvectors of this gradient as
+    its basis.
 
     If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
     for all items. If there are more than 1,000 items, the search uses a sample of at most 500
@@ -310,7 +311,7 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the gradient (d, d) of a smoothed count of lost edges with respect to the metric.
+        """Differentiate a smoothed count of the lost edges with respect to the metric (d, d).
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth step function of the difference between its score and the
@@ -371,18 +372,18 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return, per list, how many of its first items may be among the k nearest after a map.
+        """Return how many items at the start of each list may be among the k nearest under a map.
 
         Let z be the artanh of the cosine between a listed item and the sampled item. The function
         counts the items whose z is at least z_k - ``gap`` ln(condition), where z_k is the z of the
-        k-th neighbour. If ``gap`` is _PROVEN_GAP, no map with the condition number ``condition``
-        brings any other item nearer than one of the k neighbours.
+        k-th neighbour. If ``gap`` is _PROVEN_GAP, the items that are not counted stay farther away
+        than all k neighbours under every map with the condition number ``condition``.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)
 
     def count_lost(self, map_: Floats, condition: float) -> Integers:
-        """Return, for each row, how many edges a map of condition number ``condition`` removes.
+        """Return, for each row, how many edges a map with condition number ``condition`` removes.
 
         The inner products are computed from the mapped rows. If the inner products were computed
         from the metric GG' of the map G, their rounding errors would grow with the square of the

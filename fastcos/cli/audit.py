@@ -1,4 +1,4 @@
-"""The command ``fastcos audit``, which reports how far cosines of embeddings are arbitrary."""
+"""The command ``fastcos audit``, which reports to what extent cosines are arbitrary."""
 
 import argparse
 import dataclasses
@@ -31,12 +31,12 @@ dimension. A loss that depends only on dot products of users and items does not 
 of a dimension. If a dimension is multiplied by a number for the items, and divided by the same
 number for the users, every prediction stays the same, but the cosines between items change. The
 report contains bounds on the share of nearest neighbours that remain neighbours under every
-rescaling whose condition is at most --condition. The report also compares the neighbours in ITEMS
-with the neighbours in other forms of the same model, and recommends similarities that no rescaling
-changes. The command writes audit.json and audit.html, a page that needs no network. With --against,
-the command also reports how many neighbours have changed since an old version of the embeddings,
-and how many of these changes a linear change of basis explains. The exit status is 1 if a share is
-below its limit in --fail-under."""
+rescaling whose condition number is at most --condition. The report also compares the neighbours in
+ITEMS with the neighbours in other forms of the same model, and recommends similarities that no
+rescaling changes. The command writes audit.json and audit.html, a page that needs no network. With
+--against, the command also reports how many neighbours have changed since an old version of the
+embeddings, and how many of these changes are explained by a linear change of basis. The exit status
+is 1 if a share is below its limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -89,10 +89,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is 'certified', 'jaccard' or "
         "'unchanged'. 'certified' is the share of neighbours that provably remain neighbours under "
-        "every rescaling whose condition is at most --condition. For 'jaccard', the neighbours in "
-        "ITEMS are compared with the neighbours in each other form of the same model, and the "
-        "lowest Jaccard index is taken. 'unchanged' is the share of neighbours that are also "
-        "neighbours in OLD; a change of basis between the two versions does not count as a change"
+        "every rescaling whose condition number is at most --condition. For 'jaccard', the "
+        "neighbours in ITEMS are compared with the neighbours in each other form of the same "
+        "model, and the lowest Jaccard index is taken. 'unchanged' is the share of neighbours that "
+        "are also neighbours in OLD; a change of basis between the two versions does not count as "
+        "a change"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -240,7 +241,8 @@ def _write_explorer(
         explored_ids = io.read_ids(args.explore_items)
         rows = sorted({*positions_in(model.ids, explored_ids).tolist()} - {-1})
         if not rows:
-            raise ValueError(f"--explore-items must name items of {args.items}, got none of them")
+            rule = f"contain ids of items in {args.items}"
+            raise ValueError(f"--explore-items must {rule}, got only other ids")
     if popularity is None and is_model_folder(args.items):
         popularity = read_model_folder(args.items).popularity
     with spinner("certifying neighbours"):

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Report what similarity scores mean: the share of random pairs whose score reaches a given score, the
-threshold for each of several false-positive rates with a confidence interval, and examples of pairs
-just above and below the threshold. With --condition, the command also reports how far rescalings of
-the latent dimensions move the threshold. If you pass a table of pairs that are labelled as relevant
-or irrelevant (--labelled), the command also reports the error rates of each threshold, and the
-probability that a pair with a given score is relevant. The command writes calibration.json, which
-can be read without fastcos, and calibration.html, a page that needs no network."""
+threshold for each of several false-positive rates, confidence intervals of these thresholds, and
+examples of pairs just above and below the threshold. With --condition, the command also reports how
+far rescalings of the latent dimensions move the threshold. If you pass a table of pairs that are
+labelled as relevant or irrelevant (--labelled), the command also reports the error rates of each
+threshold, and the probability that a pair with a given score is relevant. The command writes
+calibration.json, which can be read without fastcos, and calibration.html, a page that needs no
+network."""
 EPILOG = f"""\
 examples:
   fastcos calibrate items.npy
@@ -179,10 +180,10 @@ def _labelled(
 def _next_commands(
     calibration: "Calibration", args: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
-    """Return the command that uses the threshold.
+    """Return a command that searches with the threshold.
 
-    If no threshold reaches the requested false-positive rate, return commands that remove copies
-    and calibrate again.
+    If no threshold reaches the requested false-positive rate, return the commands that find the
+    copies and calibrate without them.
     """
     columns = options.option_words(args, "vector_column", "id_column", "ids", "names")
     if args.measure != "cosine":

@@ -167,7 +167,7 @@ def _chosen_measures(args: argparse.Namespace) -> "list[str | Measure] | None":
 
 
 def _chosen_preprocessings(args: argparse.Namespace) -> list[str]:
-    """Return the names of --preprocessing."""
+    """Return the names in --preprocessing."""
     from fastcos.comparison.models import PREPROCESSINGS
 
     if args.preprocessing == "all":
@@ -385,7 +385,7 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
 
 
 def _held_out_task(args: argparse.Namespace, factors: io.Factors) -> dict[str, Any]:
-    """Read earlier interactions, such as the training data, and the held-out interactions."""
+    """Read the earlier interactions (such as the training data) and the held-out interactions."""
     rule = "a file with item and user embeddings"
     users = validation.as_instance("--model", factors.users, np.ndarray, rule)
     has_user_ids = args.user_ids is not None

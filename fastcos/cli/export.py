@@ -20,18 +20,20 @@ if TYPE_CHECKING:
 
 SUMMARY = "write embeddings that no rescaling changes, for use in any vector index"
 DESCRIPTION = """\
-Write item embeddings in a form that is the same for every parametrisation of the model, as float32
-.npy files that FAISS, usearch or SimilarityIndex can load unchanged.
+Write item embeddings in a form that does not depend on the parametrisation of the model. The output
+consists of float32 .npy files that FAISS, usearch and SimilarityIndex can load without a
+conversion.
   --form query_metric writes items.npy and map.npy. The inner product of two rows
       of items.npy is the covariance of the two items' predicted scores; the
       covariance is taken over all users. To obtain the rows of new items,
       multiply the embeddings of these items by the matrix in map.npy.
   --form canonical writes items.npy, users.npy and singular_values.npy. The inner
-      products of users and items are the predictions of the model, and each
-      column has the same norm in items.npy and users.npy.
-Both forms also write export.json, which describes the files, and ids.npy if the input has ids. Each
-training run of a model ends in different coordinates. Therefore compare the rows of two exports
-only if you wrote the later export with --align-to FOLDER, where FOLDER is the earlier export."""
+      products of users and items are the predictions of the model, and column
+      j of items.npy has the same norm as column j of users.npy.
+Both forms also write export.json, which describes the files. If the input has ids, they also write
+ids.npy. Two training runs of the same model end in different coordinates. To make the rows of two
+exports comparable, write the later export with --align-to FOLDER, where FOLDER contains the earlier
+export."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
@@ -42,8 +44,8 @@ examples:
 input: a folder written by `fastcos fit`, or
 {options.VECTOR_FORMATS}"""
 MEANINGS = {
-    "query_metric": "the cosine of two rows is the correlation over users of the predicted scores "
-    "of the two items",
+    "query_metric": "the cosine of two rows is the correlation between the predicted scores "
+    "of the two items, computed over all users",
     "canonical": "users @ items.T are the predictions; the columns of each matrix are orthogonal, "
     "and each column of users has the same norm as the same column of items",
 }
@@ -88,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
             "--unit-rows must be left out with --form canonical and --align-to: --unit-rows "
-            "discards the norms of the items, but a later export needs them to align to this export"
+            "discards the norms of the items, which are needed to align a later export"
         )
     older = None if args.align_to is None else _read_export(args.align_to, form)
     arrays = _arrays(form, model.items, users)

@@ -18,8 +18,8 @@ from fastcos.validation.ids import are_strings
 
 DESCRIPTION = """\
 Build, change and search an exact index in a directory. In Python, SimilarityIndex.open opens the
-index. `fastcos index add` and `fastcos index remove` write only the change, and the change takes
-effect completely or not at all. A running service reads the change by calling
+index. `fastcos index add` and `fastcos index remove` write only what has changed, and each change
+takes effect completely or not at all. A running service reads the changes by calling
 SimilarityIndex.refresh. `fastcos index export` writes embeddings for other vector indexes, and
 `fastcos index duplicates` finds near-duplicates."""
 EPILOG = f"""\
@@ -136,7 +136,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, text: str, **counts: int) -> int:
-    """Print the change as a message, and its counts as JSON with --json."""
+    """Report the change in a message; with --json, also print its counts as JSON."""
     if args.json:
         print_json({"index": args.index, **counts})
     say(f"{text}; {args.index} now contains {counts['items']:,} items")

@@ -99,7 +99,7 @@ class RankedLists(NamedTuple):
         return 0
 
     def write(self, out: Path, table: dict[str, Any]) -> None:
-        """Write the lists to a file, in the format that the suffix of its name stands for.
+        """Write the lists to a file; the suffix of its name selects the format.
 
         The folder is created if it does not exist. On stdout, the format is CSV.
         """
@@ -127,7 +127,7 @@ class RankedLists(NamedTuple):
 
 
 def _rows(table: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield each row of a table, whose columns are arrays, as a tuple of Python values."""
+    """Yield the rows of a table of arrays as tuples of Python values."""
     for first in range(0, len(table["rank"]), _ROWS):
         parts = (column[first : first + _ROWS].tolist() for column in table.values())
         yield from zip(*parts, strict=True)

@@ -123,7 +123,7 @@ class _Version(argparse.Action):
 def build_parser(called: Collection[str]) -> argparse.ArgumentParser:
     """Return the parser of all commands.
 
-    The parser knows the arguments of only those commands that are in ``called``.
+    The parser contains arguments only for the commands in ``called``.
 
     Adding the arguments of a command imports the module of the command.
     """

@@ -94,7 +94,7 @@ def read_factors(
     *,
     keep_biases: bool = False,
 ) -> io.Factors:
-    """Read the items and users of a model, from a folder of `fastcos fit` or a file of embeddings.
+    """Read the items and users of a model from a model folder or from a file of embeddings.
 
     If ``path`` is a folder, the embeddings are computed with D = I. The user embeddings are then
     computed from the interactions in the file ``users``; if ``users`` is None, artificial users
@@ -153,7 +153,7 @@ def read_items(
 def align_columns(
     ids: npt.NDArray[Any], users: str | Path, data: io.Interactions
 ) -> tuple[sp.csr_array, int]:
-    """Reorder the columns of interactions to the order of the items of a model.
+    """Put the columns of interactions into the order of a model's items.
 
     Interactions with items that the model lacks are left out. Return the matrix, and the number of
     items of the model that occur in the interactions. ``users`` is the path of the interactions,
@@ -163,7 +163,7 @@ def align_columns(
     shared = np.flatnonzero(model_columns >= 0)
     if not len(shared):
         rule = f"hold interactions with items of the model (such as {ids[0]})"
-        raise ValueError(f"--users must {rule}, got none in {users}")
+        raise ValueError(f"--users must {rule}, got no such interaction in {users}")
     cells = sp.csc_array(data.X)[:, shared].tocoo()
     X = sp.csr_array(
         (cells.data, (cells.row, model_columns[shared][cells.col])),

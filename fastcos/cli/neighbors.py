@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> int:
 def _calibration(
     args: argparse.Namespace, measure: Any
 ) -> tuple["Calibration | None", float | None]:
-    """Return the calibration in the file of --calibration, and the minimum score of neighbours.
+    """Return the calibration of --calibration, and the lowest score that a neighbour can have.
 
-    The minimum score is given by --fpr or --min-score.
+    The option --fpr or --min-score determines this lowest score.
     """
     if args.calibration is None:
         if args.fpr is not None:

@@ -93,7 +93,7 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Within the block, let errors about a column of a table mention the flag of this table.
+    """Within the block, errors about a column of a table name the flag of the table.
 
     Some tables, such as the table of --names, have no flags that choose columns. An error about a
     column of such a table therefore names the flag of the table itself. `name_option` is the flag
@@ -114,7 +114,7 @@ def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None
 
 
 def column_arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of read_interactions for the columns of the file."""
+    """Return the arguments of read_interactions that describe the columns of the file."""
     arguments = {name: getattr(args, name) for name in ("user", "item", "value", "member")}
     return arguments | {"header": not args.no_header, "quotes": not args.no_quotes}
 
@@ -147,7 +147,7 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 
 
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
-    """Read vectors from the columns that --vector-column and --id-column name.
+    """Read vectors and ids from the columns given by --vector-column and --id-column.
 
     If `shared` is true, the two options also apply to the file of items. They are therefore ignored
     if `path` is a .npy file, which has no columns.
@@ -326,7 +326,10 @@ def add_model(
     "dropout", "weight_decay" and the default "both", which stands for both objectives.
     """
     group = parser.add_argument_group("model")
-    help_ = "rank k of the model (default 50, or the full rank of a smaller matrix)"
+    help_ = (
+        "rank k of the model (default: the smallest of 50, the number of users and the number of "
+        "items)"
+    )
     group.add_argument("--rank", type=int, metavar="K", help=help_)
     choices = objectives or ("both", "dropout", "weight_decay")
     help_ = (
@@ -408,7 +411,7 @@ def as_measure(flag: str, text: str) -> "str | Measure":
         parameter, _, value = pair.partition("=")
         validation.as_choice(f"a parameter of {name}", parameter, [*accepted] or ["(it has none)"])
         if not value:
-            raise ValueError(f"{parameter} must have a value after its =, got none")
+            raise ValueError(f"{parameter} must have a value after the =, got no value")
         if parameter in parameters:
             raise ValueError(f"{parameter} must be given once, got a second value: {value[:80]!r}")
         parameters[parameter] = _parameter(parameter, value)
@@ -443,7 +446,7 @@ def _parameter(name: str, text: str) -> Any:
 
 
 def add_output(parser: argparse.ArgumentParser, directory: str) -> None:
-    """Add --json, and --out with ``directory`` as its default."""
+    """Add the options --json and --out; the default of --out is ``directory``."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--out", default=directory, metavar="DIR", help=f"output folder (default {directory})"
@@ -464,7 +467,7 @@ def out_directory(args: argparse.Namespace) -> Path:
 
 
 def check_output_file(name: str, path: Path) -> None:
-    """Raise ValueError unless the path is a regular file or does not exist, and can be written."""
+    """Raise ValueError unless a regular file can be written at the path."""
     target = Path(os.path.realpath(path))  # If links form a cycle, the target is still a link.
     if (target.exists() or target.is_symlink()) and not target.is_file():
         raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
@@ -472,7 +475,7 @@ def check_output_file(name: str, path: Path) -> None:
 
 
 def check_output_directory(name: str, path: Path) -> None:
-    """Raise ValueError unless the directory, or its nearest existing parent, can be written."""
+    """Raise ValueError if files cannot be written to the directory, which may not exist yet."""
     existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not existing.is_dir():
         raise ValueError(f"{name} must be a directory, got {str(path)!r}: {existing} is a file")

@@ -1,4 +1,4 @@
-"""Files and tables of comparisons and leaderboards.
+"""Write comparisons and leaderboards to files, and print them as tables.
 
 Every file is written atomically, so that it is either complete or missing.
 """

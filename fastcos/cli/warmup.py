@@ -34,8 +34,8 @@ DESCRIPTION = """\
 Run every operation on tiny inputs, so that later processes find compiled code in the cache
 directory. For a container image, run this command at build time as the user that will run the
 service. By default, the command compiles for the processor of this machine. With --portable, the
-command compiles for every tier of x86-64 that this processor supports, so that other machines with
-a processor of one of these tiers need not compile. The tiers are v3 (AVX2), v4 (AVX-512), v4 with
+command compiles for every tier of x86-64 that this processor supports, so that the compiled kernels
+can also be used on other machines of these tiers. The tiers are v3 (AVX2), v4 (AVX-512), v4 with
 VNNI, and v4 with AMX. The command uses all cores, or the number of cores in FASTCOS_N_THREADS, and
 about 0.5 GB of memory per core."""
 EPILOG = """\
@@ -66,7 +66,10 @@ def run(args: argparse.Namespace) -> int:
         raise ImportError("warmup needs Numba, which is missing: pip install 'fastcos[compile]'")
     directory = code_cache.cache_directory()
     if directory is None:
-        raise ValueError("FASTCOS_CACHE_DIR must be set if there is no home directory, got none")
+        raise ValueError(
+            "FASTCOS_CACHE_DIR must be an absolute path if there is no home directory, got "
+            f"{os.environ.get('FASTCOS_CACHE_DIR') or 'no value'}"
+        )
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
     # Jobs for different tiers never compile the same code, so processes that run at the same time
@@ -106,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
 def _run_job(job: str, tier: str | None) -> list[str]:
     """Run a job in a separate process; return the warnings that the process prints.
 
-    The process compiles for a tier of processors or, if `tier` is None, for this processor.
+    The process compiles for the processors of `tier`; if `tier` is None, it compiles for this
+    processor.
     """
     environment: Mapping[str, str] = os.environ
     if tier is not None:

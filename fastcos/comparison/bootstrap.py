@@ -68,9 +68,11 @@ class Evaluation:
       tested the candidates, `chance` is None, and `outcomes` contains the test results.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
-    - `trivial_scores`: functions that estimate further scores of the trivial answer, by name.
+    - `trivial_scores`: functions that estimate further scores of the trivial answer; the keys are
+      the names of the scores.
     - `outcomes`: the results of the tests that the task has already performed.
-    - `other_scores`: functions that estimate further scores of the candidates, by name.
+    - `other_scores`: functions that estimate further scores of the candidates; the keys are the
+      names of the scores.
     - `success`: the first words of the sentence that lists the test results.
     - `few`: if there are fewer units than this number, the conclusion contains a warning.
     """
@@ -263,7 +265,7 @@ class _Samples:
             block[:] = random.multinomial(size, mask[0] / size, len(block))
 
     def scores(self, estimate: Estimate, numbers: Sequence[int]) -> Floats:
-        """Return the scores (r, c) of the candidates with the indices `numbers` on every sample."""
+        """Return a row of scores per sample, with one score per candidate in `numbers`."""
         return estimate(self._counts.astype(np.float64), numbers)
 
 

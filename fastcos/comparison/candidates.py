@@ -237,15 +237,15 @@ def select_candidates(
 
     If `measures` is a list, the measures in the list are compared. The function raises an error if
     the embeddings lack the data that a measure in the list requires. If `measures` is None, all
-    measures are compared. If `measures` is "default", twelve measures that rank items differently
-    are compared. If `measures` is None or "default", a measure is left out if the embeddings lack
-    the data that it requires. The second result is a dict of the measures that are left out, each
-    with the data that it requires.
+    measures are compared. If `measures` is "default", twelve measures are compared, no two of which
+    rank the items in the same way. Unless `measures` is a list, a measure is left out if the
+    embeddings lack the data that it requires. The second result is a dict of the measures that are
+    left out, each with the data that it requires.
 
     If `with_users` is false, measures that compare users with items are rejected. A measure that
-    compares users with each other is then accepted only if there is no model, because the vectors
-    of a caller without a model may be users. The measure object must already contain the items (its
-    argument ``other``).
+    compares users with each other is then accepted only if there is no model, because without a
+    model, the vectors may be users. Such a measure must be an object that already contains the
+    items (its argument ``other``).
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:

@@ -52,7 +52,7 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
-    """Return neighbours and scores of example items; None if the candidate compares no items."""
+    """Return the example items' neighbours and scores; None if the candidate compares users."""
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)
@@ -68,7 +68,7 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
-    """Return the rank of each score among the scores of different items, scaled from 0 to 255.
+    """Return the rank of each score among the scores of pairs of different items, from 0 to 255.
 
     Equal scores have equal ranks. The entries of the diagonal, where an item is compared with
     itself, are 255.

@@ -89,7 +89,7 @@ def compare(
     If a model minimises Eq. 1, a rescaling D changes neither the predictions of the model nor its
     loss. If the scores of the model's cosines differ between rescalings, the cosines depend on a
     choice that the loss does not make. The attributes ``named`` and ``grid`` of the result contain
-    the scores of the cosines under every rescaling. The attribute ``leaderboard`` ranks all
+    the scores of the cosine under every rescaling. The attribute ``leaderboard`` ranks all
     measures, with intervals, and recommends at most one of them.
 
     With labels, the task is to find items with the same label as a query item. Up to 1,000 labelled
@@ -129,7 +129,7 @@ def compare(
         The regularisation strength λ of Eq. 2, on the scale of singular values. By default, λ is
         the square root of ``regularization``, so that both objectives begin to suppress directions
         at the same singular value. If the square root of ``regularization`` would make all columns
-        of the embeddings zero, the default is half of the largest singular value.
+        of the embeddings zero, λ is by default half of the largest singular value.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         The compared objectives: both, only Eq. 1 ("dropout"), or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
@@ -141,12 +141,13 @@ def compare(
         transformation, and the leaderboard contains the measures of all these models.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. If you omit ``measures``, the
-        comparison includes all measures whose required data X and the model provide. "default"
-        stands for twelve measures that rank items differently and take O(queries p k) time. If you
-        omit ``measures`` or pass "default", the leaderboard also contains the cosine and the
-        correlation of the columns of X, which need no model. The two measures of columns are left
-        out if 32 n p bytes do not fit into the setting ``working_memory``. A measure that requires
-        further data must be passed as an object, such as ``get_measure("soft_cosine", matrix=S)``.
+        comparison includes all measures for which X and the model provide the required data.
+        "default" stands for twelve measures, no two of which rank the items in the same way; each
+        of them takes O(queries p k) time. If you omit ``measures`` or pass "default", the
+        leaderboard also contains the cosine and the correlation of the columns of X, which need no
+        model. These two measures are left out if 32 n p bytes do not fit into the setting
+        ``working_memory``. A measure that requires further data must be passed as an object, such
+        as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
@@ -163,7 +164,8 @@ def compare(
         Time in seconds after which no further candidate is evaluated. The attribute ``left_out`` of
         the leaderboard lists the candidates that were not evaluated.
     on_rescalings : callable, optional
-        Called with the scores of the named rescalings before the measures are evaluated.
+        Function that is called with the scores of the named rescalings before the measures are
+        evaluated.
     progress : callable, optional
         Function that is called as progress(done, total). During the first factorisation, ``done``
         and ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. Then ``done`` starts again
@@ -330,10 +332,10 @@ def _results_until(
 ) -> tuple[list[tuple[Candidate, CandidateScores | ValueError]], list[Candidate]]:
     """Evaluate candidates until the deadline; return the results, and the remaining candidates.
 
-    - `deadline`: a time on the clock of ``time.monotonic``.
-    - `evaluations`: an iterator of pairs (candidate, result). In this process, a candidate is
-      evaluated only when its pair is requested. Candidates that rank items equally share one
-      evaluation.
+    - `deadline`: the value of ``time.monotonic`` after which no further candidate is evaluated.
+    - `evaluations`: an iterator of pairs (candidate, result). If this process evaluates the
+      candidates, it evaluates each one only when the iterator is asked for the next pair.
+      Candidates that rank the items in the same order share one evaluation.
     - `tick`: a function that is called after each evaluation.
     """
     results_by_candidate = {}

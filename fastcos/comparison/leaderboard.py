@@ -85,8 +85,8 @@ class Leaderboard(Record):
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
-        A dict from the name of each tested score to the score of a trivial answer. The trivial
-        answer is a random one, or a recommendation of the most popular items.
+        The keys are the names of the tested scores; each value is the score of a trivial answer.
+        The trivial answer is a random one, or a recommendation of the most popular items.
     n_units : int
         Number of items, users or pairs on which the table and the conclusion are based.
     unit : str

@@ -46,9 +46,8 @@ class RankChoice:
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the largest NDCG.
     by_gap : int
-        The rank k of at least 2 for which the ratio of singular value k to singular value k + 1 is
-        largest. The rank 1 is excluded, because the first singular value mainly reflects
-        popularity.
+        The rank k ≥ 2 with the largest ratio of singular value k to singular value k + 1. The rank
+        1 is excluded, because the first singular value mainly reflects popularity.
     by_parallel_analysis : int
         Number of leading entries of ``singular_values`` that exceed the entries of
         ``noise_singular_values`` at the same indices; at least 2.
@@ -174,7 +173,7 @@ def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
 
 
 def _errors(ndcg: Floats) -> Floats:
-    """Return, for each rank, the standard error of the difference from the best NDCG."""
+    """Return the standard error of the difference between each rank's NDCG and the best NDCG."""
     best = ndcg[ndcg.mean(axis=1).argmax()]
     return (ndcg - best).std(axis=1, ddof=1) / np.sqrt(ndcg.shape[1])
 
@@ -198,7 +197,7 @@ def largest_gap(values: Floats) -> int:
 
 
 def shuffled_users(X: sp.csr_array, random: np.random.Generator) -> sp.csr_array:
-    """Return X with random users for each item; the number of users of an item is unchanged."""
+    """Replace the users of each item by the same number of random users; return the new X."""
     columns = sp.csc_array(X)
     counts = np.diff(columns.indptr)
     rows = [random.choice(X.shape[0], count, replace=False) for count in counts.tolist()]

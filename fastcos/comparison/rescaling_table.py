@@ -41,7 +41,7 @@ def score_rescalings(
     tick: Callable[[], None],
     executor: Executor,
 ) -> Tables:
-    """Return the scores of the cosines under all named rescalings and all rescalings of the grid.
+    """Return the scores of the cosine under all named rescalings and all rescalings of the grid.
 
     A rescaling that is both named and on the grid is scored only once.
     """

@@ -39,7 +39,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class RescalingScores(Record):
-    """Scores of the cosines of the item embeddings under one rescaling.
+    """Scores of the cosine between item embeddings under one rescaling.
 
     The scores that require labels are None if there are no labels.
 

@@ -102,7 +102,7 @@ class ModelEmbeddings:
         self._interactions = X
 
     def __call__(self, name: str) -> Embeddings:
-        """Return the embeddings under a rescaling or, for NO_MODEL, the columns of X."""
+        """Return the embeddings under a rescaling; for NO_MODEL, return the columns of X."""
         if name == NO_MODEL:
             columns = np.ascontiguousarray(self._interactions.T.toarray(), dtype=np.float32)
             return Embeddings(columns, self._popularity)

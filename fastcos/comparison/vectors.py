@@ -51,11 +51,11 @@ def compare_vectors(
     Spearman's correlation of the best measure is significantly above 0. With ``held_out``, the task
     is to predict interactions that the model has not seen, as in :func:`fastcos.compare` without
     labels. A measure is recommended only if the best measure scores higher than recommending the
-    most popular items. With ``held_out``, you can judge a model by its recommendations and by its
-    similar items, for example an ALS or BPR model of the library ``implicit``. The measure
-    ``user_item_dot`` recommends the items with the highest scores that the model predicts. For a
-    measure of items, each seen item of a user votes for similar items. The lead of the best measure
-    over the cosine is cross-fitted, as in :func:`fastcos.compare`.
+    most popular items. With ``held_out``, you can judge both the recommendations of a model and its
+    similar items. The model may be, for example, an ALS or BPR model of the library ``implicit``.
+    The measure ``user_item_dot`` recommends the items with the highest scores that the model
+    predicts. For a measure of items, each seen item of a user votes for similar items. The lead of
+    the best measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
@@ -89,15 +89,15 @@ def compare_vectors(
         users. Measures that compare users with items, such as ``user_item_dot``, also require the
         users, and are evaluated only with ``held_out``.
     measures : sequence of str or Measure, or "default", optional
-        The measures to compare, or "default" for twelve measures that rank items differently. If
-        you omit ``measures``, the comparison includes all measures whose required data you have
-        passed.
+        The measures to compare, or "default" for twelve measures, no two of which rank the items in
+        the same way. If you omit ``measures``, the comparison includes all measures for which you
+        have passed the required data.
     n_examples : int, default 0
         Number of example rows, as in :func:`fastcos.compare`. With ``labels``, the example rows are
         drawn at random from each label; with ``pairs``, the example rows are those that occur in
         the most pairs.
     progress : callable, optional
-        Called as progress(done, total), where both numbers count measures.
+        Function that is called as progress(done, total), where both numbers count measures.
     random_state : int, default 0
         Seed for choosing the queries and for the bootstrap.
     executor : callable, optional
@@ -207,7 +207,7 @@ def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
 
 
 class _Question(NamedTuple):
-    """A task, and data about the items besides their vectors.
+    """A task, with further data about the items.
 
     - `example_priority`: a number per item; items with larger numbers are preferred as examples.
     - `codes`: the label code of each item, or -1 for an item without a label.
@@ -233,7 +233,7 @@ def _held_out_question(
 def _label_question(
     labels: Any, rows: Any, task_random: np.random.Generator, example_random: np.random.Generator
 ) -> _Question:
-    """Return the task of finding items with the same label; examples are drawn at random."""
+    """Return the task of finding rows with the same label; example rows are drawn at random."""
     codes = validation.as_partial_labels("labels", labels, len(rows))
     is_present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
     task = LabelTask(codes, is_present, task_random, names=label_names(labels))
@@ -241,7 +241,7 @@ def _label_question(
 
 
 def _pair_question(pairs: Any, n_items: int) -> _Question:
-    """Return the task to predict ratings of pairs; the example items occur in the most pairs."""
+    """Return the task to predict ratings of pairs; examples are the rows in the most pairs."""
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")

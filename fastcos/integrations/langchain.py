@@ -34,7 +34,7 @@ _INDEX, _DOCUMENTS = "index", "documents.jsonl"
 
 
 class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangChain is missing
-    """A vector store for LangChain, which holds documents in memory and searches them exactly.
+    """A vector store for LangChain; it holds documents in memory and searches them exactly.
 
     Parameters
     ----------
@@ -412,8 +412,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
 
         An error is raised if the documents were embedded by another model. If ``model`` is not
         None, the store must have been saved with this model name. If ``model`` is None, the
-        function uses the attribute ``model_name`` or ``model`` of the embeddings. If both this name
-        and a saved name exist, they must be equal.
+        function uses the attribute ``model_name`` or ``model`` of the embeddings. If the embeddings
+        have such an attribute, and if a name was saved with the store, the two names must be equal.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
         argument is accepted for calls that were written for the FAISS store of LangChain.

@@ -11,7 +11,7 @@ from fastcos.similarity.base import Measure
 
 
 class FastcosSearchIndex:
-    """A search index for MTEB, which holds embeddings of documents in memory and searches exactly.
+    """A search index for MTEB; it holds document embeddings in memory and searches them exactly.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ _MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
 
 
 class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ignore[misc]
-    """A backend for vicinity, which holds vectors in memory and searches exactly.
+    """A backend for vicinity; it holds vectors in memory and searches them exactly.
 
     Distances and files are the same as those of vicinity's basic backend. ``Vicinity.load`` accepts
     the files of this backend, and creates a basic backend from them.
@@ -69,7 +69,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
         return list(zip(indices, distances, strict=True))
 
     def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
-        """Return those of the max_k nearest vectors whose distance is at most `threshold`."""
+        """Find the max_k nearest vectors; return those at a distance of at most `threshold`."""
         return [
             (numbers[distances <= threshold], distances[distances <= threshold])
             for numbers, distances in self.query(vectors, max_k)

@@ -102,8 +102,9 @@ class RobustnessDisplay(Display):
 class DimensionSharesDisplay(Display):
     """The shares of the latent dimensions in the sensitivity index.
 
-    The 64 dimensions with the largest shares are shown, in the order of their numbers. A horizontal
-    line marks the share that each dimension would have if all shares were equal.
+    The figure shows the 64 dimensions with the largest shares, in the order of the columns of the
+    embeddings. A horizontal line marks the share that each dimension would have if all shares were
+    equal.
 
     Examples
     --------
@@ -138,8 +139,8 @@ class DimensionSharesDisplay(Display):
 class LabelRecoveryDisplay(Display):
     """The scale of each latent dimension under two rescalings.
 
-    Two sets of markers show the rescaling under which cosines recover the labels worst, and the
-    rescaling under which they recover the labels best.
+    One set of markers shows the rescaling under which cosines recover the labels worst. The other
+    set shows the rescaling under which cosines recover the labels best.
 
     Examples
     --------
@@ -188,9 +189,10 @@ def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) ->
 
 
 def _stretch(condition: Floats) -> Floats:
-    """Return the square root of the logarithm of conditions.
+    """Return the square root of the logarithm of each condition number.
 
-    Most neighbours are lost at conditions near 1, so the function stretches this part of the axis.
+    Most neighbours are lost at condition numbers near 1, so the function stretches this part of the
+    axis.
     """
     return np.asarray(np.sqrt(np.log(np.maximum(condition, 1.0))))
 
@@ -200,7 +202,7 @@ def _unstretch(position: Floats) -> Floats:
 
 
 def _ticks(last: float) -> list[float]:
-    """Return ticks from 1 to the last condition, without ticks whose labels would overlap."""
+    """Return ticks from 1 to the condition number `last`; omit ticks whose labels would overlap."""
     ticks = [_TICKS[0]]
     for tick in _TICKS[1:]:
         distance = _stretch(np.array(tick)) - _stretch(np.array(ticks[-1]))

@@ -74,7 +74,7 @@ class NotebookFigure:
 
 
 class Display(NotebookFigure):
-    """A figure of a result, drawn by ``plot`` as in the displays of scikit-learn.
+    """A figure of a result; the method ``plot`` draws the figure, as in scikit-learn.
 
     ``display.plot().figure_.savefig("name.png")`` saves the figure. Subclasses are dataclasses with
     the methods ``_draw`` and ``_inches``.

@@ -201,7 +201,7 @@ def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
         ((files / "items.npy", "--explore", files), "--explore must be a regular file"),
         ((files / "items.npy", "--explore-items", files / "empty.txt"), "without --explore"),
         ((files / "items.npy", "--explore", files / "p.html", "--explore-items",
-          files / "empty.txt"), "--explore-items must name items of"),
+          files / "empty.txt"), "--explore-items must contain ids of items in"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message) as raised:
             run(*arguments, *out)

@@ -94,7 +94,7 @@ neighbors items.npy --out n.txt                      | the suffix of --out must 
 neighbors items.npy --out items.npy/n.csv            | the folder of --out must be a directory
 neighbors items.npy --out folder.csv                 | --out must be a regular file or a new one
 neighbors items.npy --out round.csv                  | --out must be a regular file or a new one
-neighbors items.npy --measure csls:n_neighbors=      | n_neighbors must have a value after its =
+neighbors items.npy --measure csls:n_neighbors=      | n_neighbors must have a value after the =
 neighbors items.npy --measure csls:n_neighbors=5:n_neighbors=6 | n_neighbors must be given once
 neighbors items.npy --measure soft_cosine:matrix=kept | matrix must be a folder that `fastcos fit`
 audit missing.npy                                    | missing.npy: no such file or directory

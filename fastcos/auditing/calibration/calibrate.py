@@ -80,7 +80,7 @@ def calibrate(
         index can be searched only with a calibration of the same model.
     progress : callable, optional
         Function that is called as progress(done, total), where both arguments are numbers of
-        queries. Each pass counts all queries again.
+        queries. A query is counted once per pass.
     random_state : int or Generator
         Seed of the sample.
 

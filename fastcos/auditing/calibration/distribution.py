@@ -150,7 +150,7 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """Return, for each score, how many random pairs a search is expected to find above it.
+        """Return how many random pairs a search is expected to find above each score.
 
         For a search of n_items items by n_queries queries, the expected number of random pairs that
         reach a score is n_queries x n_items x p_value(score). In sequence search, the expected
@@ -166,8 +166,8 @@ class PairDistribution(Record):
         If you accept all neighbours with an adjusted p-value of at most q, the share of random
         pairs among the accepted neighbours is at most q on average. The procedure counts all pairs
         of a query and an item as tests, because the pairs that are not in the lists were tested,
-        too. Calibrate with unrelated pairs, such as queries to which no item is relevant. Every
-        related pair in the calibration increases the number of pairs that are expected by chance.
+        too. Calibrate with unrelated pairs, for example with queries to which no item is relevant.
+        Related pairs in the calibration count as random pairs, and thus increase the p-values.
 
         Source: Benjamini and Hochberg 1995, computed by ``scipy.stats.false_discovery_control``.
 

@@ -26,7 +26,7 @@ _READING = (
 
 
 def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON document of a calibration as a dict; ``values`` contains the fields."""
+    """Return a calibration as a dict for JSON, which contains the entries of ``values``."""
     nonempty_bins = np.flatnonzero(calibration.counts)
     first, last = int(nonempty_bins[0]), int(nonempty_bins[-1]) + 1
     return {

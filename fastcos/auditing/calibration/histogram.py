@@ -62,7 +62,7 @@ def queries_per_block(n_items: int) -> int:
 class Pairs:
     """The pairs that a calibration scores: each query is paired with each item.
 
-    - ``self_join``: Whether the queries are the items, so that no row is paired with itself.
+    - ``self_join``: Whether the queries are the items; if so, no row is paired with itself.
     - ``n_scored``: The number of queries that have been scored so far, in all passes over the
       pairs.
     """

@@ -35,7 +35,7 @@ _RATE_FACTOR = 10**0.5
 
 
 def as_number(value: float) -> str:
-    """Format a count: as a whole number from 100 on, and with two significant digits below 100."""
+    """Format a count as a whole number, or with two significant digits if it is below 100."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
@@ -63,7 +63,7 @@ class Calibration(PairDistribution):
     n_queries, n_items : int
         Number of queries and number of items that were scored, without zero rows.
     self_join : bool
-        Whether the queries are the items, so that no row is paired with itself.
+        Whether the queries are the items; if so, no row is paired with itself.
     n_given : tuple of int
         Number of queries and of items in the input, before sampling.
     n_zero : int
@@ -110,7 +110,7 @@ class Calibration(PairDistribution):
     def rate_interval(
         self, fpr: float, *, confidence: float = 0.95, held_out: bool = False
     ) -> tuple[float, float]:
-        """Return an interval for the true false-positive rate of ``threshold(fpr)``.
+        """Return an interval for the true rate of false positives at ``threshold(fpr)``.
 
         The pairs above the threshold are not independent, because several of them contain the same
         row. The interval is therefore computed from the number of independent pairs
@@ -122,8 +122,8 @@ class Calibration(PairDistribution):
         Parameters
         ----------
         fpr : float
-            The rate, from ``carried_fpr`` to 1. For rates below ``carried_fpr``, no interval can be
-            computed, because fewer than two pairs are expected above their thresholds.
+            The rate, from ``carried_fpr`` to 1. Below ``carried_fpr``, no interval can be computed,
+            because fewer than two pairs are expected above the threshold.
         confidence : float
             Coverage of the interval, between 0 and 1.
         held_out : bool
@@ -162,7 +162,7 @@ class Calibration(PairDistribution):
         The result is n / r, where n is the number of pairs above the threshold for the rate
         ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
         computed at a rate that is about three times as high as ``fpr``. At the rate ``fpr`` itself,
-        r would be too small if the sample happens to contain no hub.
+        r would be too small for a sample that happens to contain no hub.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -187,7 +187,7 @@ class Calibration(PairDistribution):
         return float(low), float(high)
 
     def table(self) -> Table:
-        """Return the verdict and the thresholds by rate, for ``repr``."""
+        """Return the verdict, and the thresholds for several rates, as the table for ``repr``."""
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:

@@ -126,9 +126,9 @@ def threshold_range(
     most ``condition``.
 
     The logarithms of the entries of all allowed D form a box. The search first makes steps towards
-    vertices of the box, and then uses Powell's method. The derivatives of the cosines near the
-    threshold determine the vertex for each step. If the items have at most 3 columns, the algorithm
-    DIRECT searches the whole box before these steps.
+    vertices of the box, and then uses Powell's method. The search chooses the vertex for each step
+    by the derivatives of the cosines near the threshold. If the items have at most 3 columns, the
+    algorithm DIRECT searches the whole box before these steps.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def threshold_range(
 
 
 class _RankedPairs:
-    """All pairs of unit rows, ranked by their cosine after the columns have been weighted."""
+    """All pairs of unit rows, ranked by cosines that depend on the weights of the columns."""
 
     def __init__(self, unit: Floats, fpr: float) -> None:
         self._unit = unit
@@ -234,9 +234,9 @@ class _RankedPairs:
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
-        """Return the derivatives (d,) of Fisher's z with respect to ``logs``.
+        """Return the mean derivatives (d,) of Fisher's z with respect to ``logs``.
 
-        The result contains the means of the derivatives over the pairs near the threshold.
+        The means are taken over the pairs whose cosines are near the threshold.
         """
         cosines = self._cosines(logs)
         n_near = min(_NEAR, len(cosines))

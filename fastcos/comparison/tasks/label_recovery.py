@@ -49,8 +49,8 @@ N_UNITS = 300
 class LabelScores(NamedTuple):
     """The scores of one candidate for each of n query items, as arrays (n,).
 
-    - `map_at_r`: the average precision at R. The function ``metrics.map_at_r`` returns its mean
-      over queries.
+    - `map_at_r`: the average precision at R. The function ``metrics.map_at_r`` returns the mean of
+      these values.
     - `auc`: the probability that an item with the label of the query scores higher than an item
       with another label, plus half of the probability of equal scores.
     - `precision`: the share of the ten nearest items that have the label of the query. If several

@@ -275,8 +275,8 @@ def items_page(
     The rescaling is D = Q^a P^b. The diagonal matrix Q contains the norms of the columns of the
     items, and P contains the norms of the columns of the users. With a = 1, each column of the
     items is divided by its norm. With b = -1, each column of the items is multiplied by the norm of
-    the same column of the users. The page shows the neighbours of an item among the items of the
-    page.
+    the same column of the users. The page searches for the neighbours of an item only among the
+    items on the page.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def items_page(
         User or query embeddings. The page can show the exponent b, the query metric and the
         predictions only if ``users`` is passed.
     names : sequence (p,), optional
-        Names of the items; by default their numbers.
+        Names of the items; by default, a name consists of the word item and the row number.
     labels : sequence (p,) of int or str, optional
         One label per item; None stands for no label.
     popularity : array_like (p,), optional
@@ -296,7 +296,7 @@ def items_page(
     name : str
         A name for the set of items, such as a file name.
     condition : float
-        When the page opens, certificates refer to rescalings up to this condition number.
+        The condition number κ when the page opens; certificates refer to rescalings up to κ.
     provenance : mapping, optional
         Parameters, versions and machine, which are printed at the foot of the page.
 
@@ -402,7 +402,7 @@ def items_page(
 
 
 def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
-    """Return the row numbers of the items on the page, and a sentence that says which they are."""
+    """Return the row numbers of the items on the page, and a sentence about the choice of items."""
     if rows is not None:
         numbers = validation.as_item_numbers("rows", rows, p)
         if not 2 <= len(numbers) <= max_items:
@@ -482,7 +482,7 @@ def _log_norms(rows: Any) -> list[float]:
 
 
 def _example_users(X: Any) -> list[int]:
-    """Return three users whose numbers of interactions are near the quartiles of all users."""
+    """Return three users whose numbers of interactions are near the three quartiles."""
     sizes = np.diff(X.indptr)
     order = np.argsort(sizes, kind="stable")
     quartiles = (len(order) * np.arange(1, _N_EXAMPLES + 1)) // (_N_EXAMPLES + 1)

@@ -1,4 +1,4 @@
-"""The data of items for pages with a script: names, labels, and numbers in base64."""
+"""Item names, labels and numbers, in the form in which the script of a page reads them."""
 
 import base64
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
 
 
 def item_fields(numbers: Integers, names: Any, labels: Any) -> dict[str, Any]:
-    """Return the item names, the label of each item as a code, the label names, and the boundaries.
+    """Return item names, label codes, label names, and the boundaries between labels.
 
     `names` and `labels` contain one entry per item of the whole data set, or are None. The entry of
     an item without a label is None.

@@ -151,7 +151,7 @@ def _headline(leaderboard: Leaderboard) -> str:
 def _row(
     row: LeaderboardRow, leaderboard: Leaderboard, is_best: bool, page_items: Integers
 ) -> dict[str, Any]:
-    """Return the data of a row for the script.
+    """Return the data that the script needs to show a row.
 
     `page_items` contains the row numbers of all items on the page, in ascending order.
     """
@@ -212,7 +212,7 @@ def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[
 
 
 class _Axis(NamedTuple):
-    """The axis of the intervals: both ends, the best score, and the chance level or None."""
+    """The axis on which intervals are drawn: its ends, the best score, and the chance level."""
 
     low: float
     high: float

@@ -2,7 +2,7 @@
 
 The pages need no network. All texts are escaped, so no text in the data can end the block that
 contains the data. The ``Content-Security-Policy`` of a page with a script allows only this script
-and the style of the page, which it identifies by their digests.
+and the style of the page; both are identified by their digests.
 """
 
 import base64
@@ -99,7 +99,7 @@ def _fact(value: float | str | None) -> str:
 
 
 def _typeset(text: str) -> Markup:
-    """Return the text as markup in which exponents, as in S^1/2 and Σ^b, are superscripts."""
+    """Return the text as markup; exponents, as in S^1/2 and Σ^b, become superscripts."""
     return Markup(re.sub(r"\^(-?[\d./]*\d|[ab]\b)", r"<sup>\1</sup>", str(escape(text))))
 
 

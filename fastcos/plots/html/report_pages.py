@@ -93,9 +93,9 @@ def calibration_page(
     name : str
         A name for the embeddings, such as a file name.
     score : float, optional
-        A score. If it is passed, the head of the page says what this score means.
+        A score. If ``score`` is passed, the head of the page says what this score means.
     examples : NearPairs, optional
-        Pairs next to the threshold, as :func:`fastcos.auditing.pairs_near` returns them.
+        Pairs with scores near the threshold, as :func:`fastcos.auditing.pairs_near` returns them.
     labels : pair of sequences, optional
         The names of the queries and the names of the items, by row number. By default, the examples
         show row numbers.
