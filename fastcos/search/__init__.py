@@ -28,8 +28,8 @@ the rows are in memory or in a file. A search takes this path through the module
                   v
               the kernels of the method, over ranges of queries and rows
 
-A search takes the warm path if the index has stored a launch for it. A launch stores the call of a
-kernel with all of its arguments except the queries. The warm path consists of these calls::
+A search takes the warm path if the index has stored a launch for it. A launch stores a kernel call
+with all of its arguments except the queries. The warm path consists of these calls::
 
     SimilarityIndex.search        index         no argument but k is given, or only ids to drop
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
@@ -65,23 +65,23 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
                     usually packed, determines the modules
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
-compiled only after ``fit``, the first search that needs packed rows packs them. When at most 64
-queries are searched for the first time, the index usually stores the launches that follow from the
-plans of its parts (``prepared``). The next search with the same number of queries and the same k
-runs the stored launches without planning. If a search cannot be prepared, the index stores this
-fact; for example, a search with a large k, or with groups of equal rows, cannot be prepared.
+compiled only after ``fit``, the first search that needs packed rows packs them. In the first search
+with a given k and number of queries (at most 64), the index usually stores launches, which follow
+from the plans of its parts (``prepared``). The next search with the same number of queries and the
+same k runs the stored launches without planning. If a search cannot be prepared, the index stores
+this fact; for example, a search with a large k, or with groups of equal rows, cannot be prepared.
 
-A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
+A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
 with at most 7 queries is usually ``score_all``. The method is ``unpacked`` if 4 to 7 queries search
 many float32 rows, except with the instruction sets avx2 and avxvnni. While the kernels are not
 compiled, the method is ``numpy``.
 
-If the score of a measure follows from a product of encoded rows, a scan of the packed rows finds
-the neighbours. If a measure is ``UpperBounded``, a product of encoded rows determines only an upper
-bound on the score. In this case, ``filter_refine`` finds candidates by the upper bounds, and ranks
-the candidates by their exact scores. There is no module for the measure "cosine": it is a row of
-the table in ``fastcos/similarity/table.py``, like most other measures without parameters. Inside
+If the score of a measure can be computed from a product of encoded rows, a scan of the packed rows
+finds the neighbours. If a measure is ``UpperBounded``, a product of encoded rows determines only an
+upper bound on the score. In this case, ``filter_refine`` finds candidates by the upper bounds, and
+ranks the candidates by their exact scores. There is no module for the measure "cosine": it is a row
+of the table in ``fastcos/similarity/table.py``, like most other measures without parameters. Inside
 the search, raw scores are compared instead of scores; the order of the items is the same.
 ``results.neighbors_of`` converts raw scores to scores. On the warm path,
 ``PreparedSearches.search`` converts the raw scores.
@@ -108,10 +108,10 @@ following decisions about a search:
   second sample of the rows decides whether a projection is added, and how many axes it has
   (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed form
   of the rows, but learns from ``SegmentSizes`` how the rows are packed.
-* Kernels or NumPy: ``parallel.readiness`` finds out whether the kernels are compiled, may compile
-  them, and passes the answer to the planner in ``Machine``.
+* Kernels or NumPy: ``parallel.readiness`` decides whether a search runs kernels or NumPy, and
+  starts a compilation if necessary. ``scan`` passes this decision to the planner in ``Machine``.
 * The instruction set, the number of threads and the working memory are settings (``config``) or
-  arguments of the call, which the planner also receives in ``Machine``.
+  arguments of the call. The planner receives these values in ``Machine``, too.
 * The sizes of blocks inside a kernel are constants of the kernel, such as ``_WORDS_OF_RUN`` and
   ``_CHUNK`` in ``few_queries``.
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
@@ -129,9 +129,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
 * The first search of the example is planned: its plan has the method "packed", the kernel
   "few_queries", ``first_rank`` 12, and a grid with one task.
-* The index stores the launch of this search, which is the call of the kernel. The plan is the same
-  for any number of threads, so the key of the stored launch is (1, 10): the number of queries and
-  the number of neighbours.
+* The index stores the launch of this search, which contains the kernel call. The plan is the same
+  for any number of threads, so the launch is stored under the key (1, 10): the number of queries
+  and the number of neighbours.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The first
@@ -156,7 +156,7 @@ The modules of the search:
 ``batches``          computes how many queries and rows fit into the working memory
 ``plan``             ``plan_search`` makes a ``SearchPlan`` from the sizes of a search
 ``options``          the number of threads, the working memory and the progress callback of a call
-``results``          the neighbours that a search returns: their scores, and tables of them
+``results``          the neighbours that a search returns, with their scores, also as tables
 ``filters``          excluded pairs and allowed items: their conversion to positions and records
 ``rankings``         the best items of each query, and the merging of rankings
 ``packing``          packs items, and converts queries to the form that the tile kernels read
@@ -165,7 +165,7 @@ The modules of the search:
 ``segments``         a segment: rows of items, their packed forms, and the sizes that a plan needs
 ``item_groups``      the group of each item, and the rows of a segment sorted by group
 ``request``          the checked arguments of a search that is not prepared; batches of its queries
-``launch``           the call of a kernel for few queries, complete except for the queries
+``launch``           a kernel call for few queries, complete except for the queries
 ``numpy_search``     the same search in NumPy, while the kernels are not compiled
 ``scan``             executes the plan for one segment
 ``sources``          one protocol for items in memory and items that are read in blocks

@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A descriptor that raises an error when it is read; the error suggests another attribute."""
+    """A missing attribute: reading it raises an error that suggests another attribute."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement

@@ -24,7 +24,7 @@ def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
 
 
 class BlockSizes(NamedTuple):
-    """How many queries and items are read at once, and how many bytes a search of them may take."""
+    """How many queries and items are read at once, and how many bytes their search may use."""
 
     queries: int
     items: int
@@ -50,7 +50,7 @@ def plan_blocks(
 
 
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
-    """Return the bytes that blocks of low-precision rows may take after conversion to float32.
+    """Return the memory limit, in bytes, for float32 copies of blocks of low-precision rows.
 
     ``n_bytes`` is the size of all original rows. The result is the larger of two numbers:
     ``n_bytes`` and a fixed minimum. A search of many low-precision rows therefore at most doubles

@@ -20,13 +20,13 @@ class CostModel:
 
     Tiles are the fastest way to search many rows. The rows are packed in panels: a panel stores the
     int8 codes (or float32 numbers) of 32 rows together. A tile compares one panel of rows with one
-    panel of 32 queries, so it consists of 32 x 32 scores. The scores of a tile are approximate and
-    only select candidates: rows that may be among the best, which are then scored exactly in
-    float64.
+    panel of 32 queries, so it consists of 32 x 32 scores. The scores of a tile are approximate.
+    They only select candidates, which are rows that may be among the best. The candidates are then
+    scored exactly in float64.
 
-    The planner chooses a method by thresholds. Most thresholds are numbers (of rows, queries,
-    multiply-adds or bytes) or ratios, which are valid for many CPUs. Only a few thresholds are in
-    seconds.
+    The planner chooses a method by thresholds. Most thresholds are ratios, or counts of rows,
+    queries, multiply-adds or bytes; these thresholds are valid for many CPUs. Only a few thresholds
+    are in seconds.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------

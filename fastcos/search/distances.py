@@ -1,4 +1,4 @@
-"""Compute the distances between queries and their neighbours from the differences of the rows.
+"""Distances between queries and neighbours, computed from the differences of their rows.
 
 The formulas 1 - cosine and |x|^2 + |y|^2 - 2 x'y lose all significant digits if x and y are nearly
 equal. For example, if the cosine distance of two rows is 5e-9, their cosine in float32 is 1, and

@@ -29,7 +29,7 @@ class DuplicateGroups(NamedTuple):
     """Groups of equal rows; the groups are ordered by their lowest row number.
 
     ``first`` (u,) contains the lowest row number of each of the u groups. ``group_of`` (p,)
-    contains, for each of p rows, the number of its group. The row numbers of group g are
+    contains, for each of p rows, the index of its group. The row numbers of group g are
     ``members[starts[g] : starts[g + 1]]``, in ascending order. For n grouped rows, ``members`` has
     the shape (n,), and ``starts`` has the shape (u + 1,).
     """
@@ -76,9 +76,10 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
 
 
 def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateGroups | None:
-    """Return the groups of equal rows among the rows with these ascending row numbers.
+    """Return the groups of equal rows among the rows in ``numbers``.
 
-    The result is None if few of these rows repeat.
+    ``numbers`` contains row numbers in ascending order. The result is None if few of these rows
+    repeat.
     """
     if len(numbers) == len(encoded.rows):
         return find_duplicates(encoded)

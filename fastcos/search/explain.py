@@ -365,7 +365,7 @@ def explain_top_k(
     working_memory: float | None = None,
     isa: str | None = None,
 ) -> SearchExplanation:
-    """Explain a search by its sizes, for data that you do not have yet or for another machine.
+    """Explain a search from its sizes alone, without data; you can also choose another machine.
 
     Parameters
     ----------

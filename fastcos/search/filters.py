@@ -39,7 +39,7 @@ class ExcludedItems(NamedTuple):
     indices: Integers
 
     def of_range(self, first: int, last: int) -> "ExcludedItems":
-        """Return the excluded items of the queries with the numbers ``first`` to ``last - 1``."""
+        """Return the excluded items of the queries ``first`` to ``last - 1``."""
         return ExcludedItems(
             self.self_rows[first:last], self.indptr[first : last + 1], self.indices
         )
@@ -89,9 +89,9 @@ class AllowedRows:
 
 
 def allow_rows(row_numbers: Integers, n_rows: int) -> AllowedRows:
-    """Return AllowedRows for `n_rows` rows, of which only the rows with these numbers are allowed.
+    """Return AllowedRows for `n_rows` rows, of which only the rows in ``row_numbers`` are allowed.
 
-    ``row_numbers`` must be ascending.
+    ``row_numbers`` must be in ascending order.
     """
     mask = np.zeros(n_rows, np.uint8)
     mask[row_numbers] = 1
@@ -138,7 +138,7 @@ def lists_without_pairs(
 
 
 class PositionsOfIds(Protocol):
-    """An object that knows the positions of ids, such as ``index_state.IndexState``."""
+    """An object that can look up positions by id, such as ``index_state.IndexState``."""
 
     @property
     def n_positions(self) -> int:
@@ -191,9 +191,9 @@ def as_filters(
 ) -> SearchFilters:
     """Combine all filters of one search, by position and by id, into SearchFilters.
 
-    The arguments are those of ``SimilarityIndex.search``. A sparse matrix may have fewer columns
-    than the index has positions, because it was made before items were added. Such a matrix neither
-    excludes nor allows the new items. Ids that are not in the index have no effect.
+    The arguments are those of ``SimilarityIndex.search``. If a sparse matrix was made before items
+    were added, it has fewer columns than the index has positions. Such a matrix neither excludes
+    nor allows the new items. Ids that are not in the index have no effect.
     """
     n_positions = state.n_positions
     _refuse_ids("allowed", allowed, "positions", is_refused_as_list=False)

@@ -3,7 +3,7 @@
 Queries are answered in the order of their groups, so that the rows of a group stay in the cache of
 one thread. ``plan.plan_groups`` chooses one of three methods for each group::
 
-    is_small          one call of a kernel scores every pair in all of these groups in float64
+    is_small          one kernel call scores every pair in all of these groups in float64
     is_tiled          one thread searches the group by tiles, while others search other groups
     is_segment        all threads together search the group as a segment of its own
 
@@ -212,8 +212,9 @@ def _search_panels(
 ) -> None:
     """Search the groups of some queries by tiles, and write the best items to ``results``.
 
-    ``numbers`` contains the ascending numbers of these queries. Each task searches the panels of
-    only one group. In all other respects, the function works like a search of all items by tiles.
+    ``numbers`` contains the indices of these queries in ascending order. Each task searches the
+    panels of only one group. In all other respects, the groups are searched as ``scan`` searches
+    all items by tiles.
     """
     group_of = codes[numbers]
     group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))

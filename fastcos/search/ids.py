@@ -29,7 +29,7 @@ class ItemIds:
         return cls(values, np.argsort(values, kind="stable"))
 
     def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return a row number for each id, and a mask that is True if the row has this id.
+        """Return a row number for each id, and a mask that is True for known ids.
 
         If the mask is False, no row has the id, and the row number is arbitrary.
         """

@@ -137,7 +137,7 @@ class SimilarityIndex:
     n_features_in_ : int
         The number of columns of the items.
     memory_ : IndexMemory
-        The memory in bytes of the codes and the rows, and how much of this memory is in
+        The number of bytes that the codes and the rows take, and how many of these bytes are in
         memory-mapped files.
 
     Examples
@@ -442,7 +442,7 @@ class SimilarityIndex:
         Parameters
         ----------
         ids : array_like (m,), int64 or str, of the same type as the ids of the index; or one id
-            The ids of the items whose neighbours are searched. All ids must be in the index.
+            The ids of the items whose neighbours are returned. All ids must be in the index.
         k, allowed_ids, exclude_ids, min_score, groups, n_threads
             The same arguments as in :meth:`search`.
 
@@ -636,7 +636,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> Rescored:
-        """Return the k best candidates of each query, and how many true neighbours are missing.
+        """Return the k best candidates of each query, and the number of missing true neighbours.
 
         The method works like :func:`fastcos.search.rescore`, but also searches the index for the
         true neighbours. Therefore ``missing`` is an exact number and not a bound. The search for
@@ -810,9 +810,9 @@ class SimilarityIndex:
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
             if the directory now contains an index of another model. Two indexes with different
-            numbers of columns belong to different models. If this index has a model name, a saved
-            index with another name or without a name also belongs to a different model. After a
-            ValueError, searches continue to use the old items.
+            numbers of columns belong to different models. If this index has a model name, but the
+            saved index has another name or none, the saved index also belongs to a different model.
+            After a ValueError, searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()
@@ -835,7 +835,7 @@ class SimilarityIndex:
     ) -> None:
         """Replace the content of this index by the content of a directory.
 
-        ``saved_fields`` is passed on to ``index_state.read_state``, which describes it.
+        ``index_state.read_state`` describes ``saved_fields``.
         """
         old_parts = () if self._state is None else self._state.parts_in_memory()
         new_index = index_directory.read_directory(path, stored, old_parts, saved_fields)
@@ -985,7 +985,7 @@ class SimilarityIndex:
 
     @property
     def memory_(self) -> IndexMemory:
-        """The memory in bytes of codes and rows, and how much of this memory is memory-mapped."""
+        """The number of bytes of codes and rows, and how many of these bytes are memory-mapped."""
         return self._fitted_state().memory
 
     def _fitted_state(self) -> IndexState:

@@ -104,7 +104,7 @@ def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPar
 
 
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
-    """Raise TypeError if the ids of the index are not positions, so that new items need ids."""
+    """Raise TypeError if the ids of the index are not positions; new items then need ids."""
     if state.has_string_ids:
         raise TypeError("ids must be strings, like the ids of the index, got None")
     for part in parts:

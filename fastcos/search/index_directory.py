@@ -27,7 +27,7 @@ KIND = "SimilarityIndex"
 
 @dataclasses.dataclass(frozen=True)
 class SavedIndex:
-    """The content of a directory when this process last read or wrote it.
+    """What a directory contained when this process last read it or wrote to it.
 
     Attributes
     ----------

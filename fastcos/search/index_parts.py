@@ -88,17 +88,17 @@ class Part(Protocol):
         """The number of bytes that the part takes in memory and in memory-mapped files."""
 
     def find_positions(self, ids: Ids) -> Integers:
-        """Return the position of the live item with each id, or -1 if there is no such item."""
+        """Return, for each id, the position of the live item with this id; -1 if there is none."""
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return a row number for each position, and a mask that is True if the item is live.
+        """Return a row number for each position, and a mask that is True for live items.
 
         An item is live if it was not removed. If the mask is False for a position, this part has no
         live item at the position, and the row number is arbitrary.
         """
 
     def ids_of(self, row_numbers: Integers) -> Ids:
-        """Return the ids of the rows with these numbers."""
+        """Return the ids of the rows with these row numbers."""
 
     def live_positions(self) -> Integers:
         """Return the ascending positions of all live items."""
@@ -156,20 +156,20 @@ class IndexPart:
         return IndexMemory(codes + encoded.bias.nbytes, rows, mapped)
 
     def find_positions(self, ids: Ids) -> Integers:
-        """Return the position of the live item with each id, or -1 if there is no such item."""
+        """Return, for each id, the position of the live item with this id; -1 if there is none."""
         row_numbers, is_known = self.ids.find(ids)
         is_live = is_known & self._are_live(row_numbers)
         return np.where(is_live, self.segment.positions_of(row_numbers), -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return a row number for each position, and a mask that is True if the item is live."""
+        """Return a row number for each position, and a mask that is True for live items."""
         row_numbers, is_live = self.segment.locate(positions)
         if self.n_removed:
             is_live[is_live] = self._are_live(row_numbers[is_live])
         return row_numbers, is_live
 
     def ids_of(self, row_numbers: Integers) -> Ids:
-        """Return the ids of the rows with these numbers."""
+        """Return the ids of the rows with these row numbers."""
         return self.ids.values.take(row_numbers)
 
     def live_positions(self) -> Integers:
@@ -177,7 +177,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.live_row_numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return a copy of this part; searches of the copy skip the rows with these numbers."""
+        """Return a copy of this part; searches of the copy skip the rows in ``row_numbers``."""
         segment = self.segment.without(row_numbers)
         if len(segment.live_row_numbers):
             segment.pack()
@@ -222,11 +222,11 @@ class MappedPart:
         return np.where(is_known, row_numbers, -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row number of each position, and a mask that is True where an item is live."""
+        """Return the row number of each position, and a mask that is True for live items."""
         return positions, (positions >= 0) & (positions < len(self.rows))
 
     def ids_of(self, row_numbers: Integers) -> Ids:
-        """Return the ids of the rows with these numbers."""
+        """Return the ids of the rows with these row numbers."""
         return row_numbers if self.ids is None else self.ids.values.take(row_numbers)
 
     def live_positions(self) -> Integers:

@@ -147,7 +147,7 @@ class IndexState:
         return vectors
 
     def with_ids(self, neighbors: Neighbors) -> IndexNeighbors:
-        """Return these neighbours (positions and scores) together with the ids of the items."""
+        """Return the positions and scores of these neighbours, together with their ids."""
         return IndexNeighbors(*neighbors, self.ids_at(np.asarray(neighbors.indices)))
 
     def contents(self) -> Contents:
@@ -192,8 +192,8 @@ def changed_state(
 ) -> IndexState:  # fmt: skip
     """Return the state after a change: the remaining parts and, if there are any, the new items.
 
-    ``state`` is the state before the change. ``parts`` are its parts after the removed and replaced
-    items have been taken out. ``measure`` has not been fitted.
+    ``state`` is the state before the change. ``parts`` are the parts of ``state`` without the items
+    that the change removes or replaces. ``measure`` has not been fitted.
     """
     if capabilities(measure).append:
         fitted_measure = state.items.measure
@@ -224,7 +224,7 @@ def read_state(
     old_parts: Mapping[str, IndexPart],
     saved_fields: Mapping[str, index_files.Fields],
 ) -> IndexState:
-    """Return the state of the index that a directory contains, after checking it.
+    """Check the data of a saved index, and return the state of the index.
 
     ``old_parts`` contains the parts that this process has already opened, by key; parts that have
     not changed are reused. For each part, ``saved_fields`` contains the header fields as this

@@ -1,4 +1,4 @@
-"""The group of each item, and the row numbers of a segment in the order of their groups.
+"""The group of each item, and the row numbers of a segment, sorted by group.
 
 ``ItemGroups`` contains the group of each item, such as a tenant, a language or a category.
 ``SegmentOrder`` contains the row numbers of a segment, sorted by group; it is computed once, and
@@ -26,9 +26,8 @@ class SegmentOrder:
 
     ``row_numbers`` (m,) contains the row numbers of all items, one group after the other, in
     ascending order within each group. The rows of group g are ``row_numbers[starts[g] : starts[g +
-    1]]``. A ``SegmentOrder`` must not refer to its segment. The order is stored in a
-    WeakKeyDictionary whose key is the segment. If the order referred to its segment, the dictionary
-    would keep the segment alive for ever.
+    1]]``. A ``SegmentOrder`` is stored in a WeakKeyDictionary whose key is the segment. It must not
+    refer to the segment, because such a reference would keep the segment alive for ever.
     """
 
     def __init__(
@@ -214,7 +213,7 @@ class QueryGroups:
         For each query, the index of its group in ``items.labels``, or -1 if no item is in the
         group.
     order : ndarray (n,), int64
-        The numbers of the queries, ordered so that the queries of a group are consecutive.
+        The indices of the queries, ordered so that the queries of a group are consecutive.
     """
 
     items: ItemGroups
@@ -222,5 +221,5 @@ class QueryGroups:
 
     @parallel.lazy_attribute
     def order(self) -> Integers:
-        """The numbers of the queries, ordered so that the queries of a group are consecutive."""
+        """The indices of the queries, ordered so that the queries of a group are consecutive."""
         return np.argsort(_short_codes(self.codes, len(self.items.labels)), kind="stable")

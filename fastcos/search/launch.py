@@ -1,7 +1,7 @@
 """The launch of a kernel for few queries: everything that a search needs except its queries.
 
-If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch of the
-kernel that the plan names. A launch calls the kernel once, or once per task if the plan has several
+If ``SearchPlan.launch_is_whole_search`` is True, a search for few queries is a single launch, and
+the plan names the kernel. A launch calls the kernel once, or once per task if the plan has several
 tasks. A task is a range of the rows or a block of queries. All arguments of the kernel except the
 queries follow from the plan and from the packed rows. ``prepared`` stores launches for the next
 searches of an index, and ``scan`` runs a launch once.
@@ -48,8 +48,8 @@ class Launch(NamedTuple):
     k : int
         The number of rows to find for each query.
     fits_all_options : bool
-        Whether the launch is the same for every number of threads, and for every working memory
-        that is not unusually small. ``SearchPlan`` has the same field.
+        Whether the launch depends neither on the number of threads nor on the working memory,
+        unless the working memory is unusually small. ``SearchPlan`` has the same field.
     """
 
     kernel: Any

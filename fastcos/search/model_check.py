@@ -34,10 +34,10 @@ class ModelFacts:
         return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]
 
     def difference(self, other: "ModelFacts") -> str:
-        """Return a phrase for an error message that says how another model differs from this model.
+        """Return how another model differs from this model, as a phrase for an error message.
 
-        The result is "" if the models do not differ. If this model has a name, the other model
-        differs unless it has the same name. If this model has no name, the names are not compared.
+        The result is "" if the models do not differ. If this model has a name, the other model must
+        have the same name. If this model has no name, the names are not compared.
         """
         if self.name is not None and other.name != self.name:
             other_name = "no name" if other.name is None else validation.format_value(other.name)

@@ -35,14 +35,13 @@ class NearDuplicates(NamedTuple):
     Attributes
     ----------
     labels : ndarray (m,), int64
-        The number of the group of each item. An item without a near-duplicate forms a group by
-        itself.
+        The group number of each item. An item without a near-duplicate forms a group by itself.
     representatives : ndarray (g,), int64
         The first member of each group. ``items[representatives]`` therefore contains one item per
         group.
     pairs : ndarray (n, 2), int64
         The pairs of items whose score is at least ``min_score``, by descending score. The first
-        item of a pair has the lower number.
+        item of a pair has the lower item number.
     scores : ndarray (n,), float32
         The score of each pair.
 
@@ -89,15 +88,15 @@ class NearDuplicates(NamedTuple):
         Parameters
         ----------
         ids : array_like (p,), optional
-            The id of each item. Default: the numbers of the items.
+            The id of each item. Default: the item numbers.
         texts : array_like (p,), optional
             The text of each item.
 
         Returns
         -------
         list of tuple
-            For each pair: its score, its two items, the number of their group, the representative
-            of this group and, if ``texts`` is passed, the texts of the two items.
+            For each pair: its score, its two items, their group number, the representative of their
+            group and, if ``texts`` is passed, the texts of the two items.
         """
         names = np.arange(len(self.labels)) if ids is None else np.asarray(ids)
         item_texts = None if texts is None else np.asarray(texts)

@@ -1,4 +1,4 @@
-"""Exact search in NumPy while kernels are not compiled, with bit-for-bit the same results.
+"""Search in NumPy until the kernels are compiled; kernels return bit-for-bit the same results.
 
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
 queries and a block gives approximate scores, whose error is proved to be at most a margin. An
@@ -13,10 +13,10 @@ be rows with d entries, and let g(n) be n u / (1 - n u). In any order of summati
 fused operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y|
 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the
 Cauchy-Schwarz inequality). If the entries of both rows are first rounded to the type of the
-product, the rounding adds at most g(2) |x| |y| to the error. The score that the search calls exact
-is a float64 sum, so it also has an error. The error of the float64 sum is at most g(d) |x| |y|,
-computed with the unit roundoff u = 2^-53 of float64. In total, the approximate score and the exact
-score differ by at most
+product, the rounding adds at most g(2) |x| |y| to the error. The exact score is a float64 sum, so
+even the exact score has an error. The error of the float64 sum is at most g(d) |x| |y|, computed
+with the unit roundoff u = 2^-53 of float64. In total, the approximate score and the exact score
+differ by at most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the
@@ -230,7 +230,7 @@ def _approximate_scores(
 
 
 def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:
-    """Return the rows with these ascending numbers, without a copy if they are consecutive."""
+    """Return the rows with these ascending row numbers; consecutive rows are not copied."""
     if numbers[-1] - numbers[0] == len(numbers) - 1:
         return rows[numbers[0] : numbers[-1] + 1]
     return rows[numbers]
@@ -250,17 +250,17 @@ def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[
 
 
 def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -> bool:
-    """Return whether the rows with these numbers are all safe, as ``_are_safe`` defines it."""
+    """Return whether all rows with these row numbers are safe, in the sense of ``_are_safe``."""
     smallest, largest = _SAFE_NORMS[dtype]
     unusual_rows = np.flatnonzero(~((norms > smallest) & (norms < largest)))
     return bool(_are_safe(rows[numbers[unusual_rows]], norms[unusual_rows], dtype).all())
 
 
 def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
-    """Return the pairs of a query and an item that must not be found, as two arrays of indices.
+    """Return the (query, item) pairs that must not be found, as two arrays of indices.
 
-    For each pair, the first array contains the query, and the second array contains the index of
-    the item in ``numbers``. The second array is ascending.
+    The first array contains the query of each pair. The second array contains the item of each
+    pair, as an index into ``numbers``, and is in ascending order.
     """
     self_rows, indptr, indices = exclusions
     n = len(self_rows)
@@ -305,7 +305,7 @@ def _exact_best(
 
 
 def _score(metric_type: str, queries: Any, items: Any, query: Integers, number: Integers) -> Floats:
-    """Return the exact raw score of each pair, bit for bit as ``kernels.pair_scores`` does."""
+    """Return the exact raw score of each pair, bit-for-bit equal to that of ``pair_scores``."""
     scores = np.empty(len(query))
     for part in slices(len(query), queries.rows.shape[1]):
         x, y = queries.rows[query[part]], items.rows[number[part]]

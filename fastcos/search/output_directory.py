@@ -19,7 +19,8 @@ def results_in_directory(
 ) -> Checkpoint:
     """Return the checkpoint in the directory ``out``, to which batches of results are written.
 
-    If the directory contains an interrupted run of the same request, the checkpoint resumes it.
+    If the directory contains results of an interrupted run of the same request, this run is
+    resumed.
     """
     n, k = request.queries.shape[0], request.k
     is_mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)

@@ -84,8 +84,8 @@ class ItemScaling(NamedTuple):
     offsets, scaled_offsets : ndarray (p,)
         ``offsets`` contains the number that is added to the inner product of each item, and
         ``scaled_offsets`` contains the same number in the units of the tiles. Both arrays are empty
-        if nothing is added. The offset of an item is its bias or, if rows are compared by distance
-        or shifted, a number that is computed from the row.
+        if nothing is added. The offset of an item is its bias. If rows are compared by distance or
+        are shifted, the offset is computed from the row instead.
     unit, offset_unit : float
         Two powers of two: rows are multiplied by ``unit``, and offsets by ``offset_unit``. If the
         score is the cosine, each row is divided by its norm, and ``unit`` is 1.
@@ -146,8 +146,8 @@ def scale_items(
 ) -> ItemScaling:
     """Return the scaling of all items; the shift is computed from the items in ``numbers``.
 
-    ``numbers`` must be in ascending order. For p items, the function takes O(p) time, or O(p d)
-    time if the items are shifted.
+    ``numbers`` contains row numbers in ascending order. For p items, the function takes O(p) time,
+    or O(p d) time if the items are shifted.
     """
     norms = items.norms
     factors, offsets, unit, offset_unit = _scaling(metric_type, items)
@@ -174,10 +174,10 @@ def pack_items(
     n_threads: int | None,
     scaling: ItemScaling | None = None,
 ) -> PackedItems:
-    """Scale, shift, rotate, quantise and pack the items with these ascending numbers.
+    """Scale, shift, rotate, quantise and pack the items in ``numbers``.
 
-    For m numbers, the function takes O(m d) time, plus the time of ``scale_items`` if ``scaling``
-    is None.
+    ``numbers`` contains the row numbers of m items, in ascending order. The function takes O(m d)
+    time, plus the time of ``scale_items`` if ``scaling`` is None.
     """
     depth = items.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
@@ -257,7 +257,7 @@ def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | No
 
 
 def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
-    """Return the item factors, and `offsets`, `unit` and `offset_unit` of an ItemScaling."""
+    """Return the factors of the items, then `offsets`, `unit` and `offset_unit` of ItemScaling."""
     norms, offsets = items.norms, items.bias
     if metric_type == "euclidean":
         offsets = -0.5 * norms * norms
@@ -279,10 +279,10 @@ def packed_items(
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
     projection: Any = None,
 ) -> PackedItems:
-    """Return PackedItems of `row_of_slot`, `packed`, `small_offsets`, `statistics` and `shift`.
+    """Return PackedItems that contain ``arrays``.
 
-    These five arrays are the entries of ``arrays``, in this order. ``projection`` is a
-    ``kernels.records.Projection``, or None.
+    The five arrays are `row_of_slot`, `packed`, `small_offsets`, `statistics` and `shift`.
+    ``projection`` is a ``kernels.records.Projection``, or None.
     """
     row_of_slot, packed, small_offsets, statistics, shift = map(validation.read_only, arrays)
     if projection is None:
@@ -335,9 +335,9 @@ def pack_queries(
 ) -> Any:
     """Compute the scaling of queries to norms of at most about 1, and return the kernels' record.
 
-    Each query has a weight of at most 2^20 by which the offsets of items are multiplied. The
-    queries are converted to the type in which the items are searched. ``allowed`` contains the rows
-    that are allowed in the results; None allows all packed items.
+    The scaling of each query includes a weight, by which the offsets of items are multiplied; the
+    weight is at most 2^20. The queries are converted to the type in which the items are searched.
+    ``allowed`` contains the rows that are allowed in the results; None allows all packed items.
     """
     queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
     scaling = records.QueryScaling(
@@ -362,7 +362,7 @@ def pack_queries(
 
 
 def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> Any:
-    """Return the kernels' record for exact scores of queries (n, d) and items (m, d).
+    """Return the record with which kernels score queries (n, d) and items (m, d) exactly.
 
     The queries are converted to the type in which the items are searched.
     """
@@ -370,7 +370,10 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 
 
 def _power_of_two(size: float) -> float:
-    """Return the reciprocal of the power of two above `size`, at most 2^1000; 1 if `size` is 0."""
+    """Return the reciprocal of the next power of two above `size`.
+
+    The result is at most 2^1000. If `size` is 0, the result is 1.
+    """
     return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
 
 

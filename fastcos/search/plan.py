@@ -9,9 +9,9 @@ without data. The functions make these decisions:
   the work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
 * ``plan_groups`` and ``plan_group_panels`` plan searches within groups, and ``plan_candidates``
   plans range searches;
-* ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` say when
+* ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` decide when
   duplicates are grouped and when a projection is added;
-* ``n_candidates`` returns how many items are scored first by a measure that is ``UpperBounded``;
+* ``n_candidates`` returns how many items an ``UpperBounded`` measure scores first;
   ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
 
 Like this module, ``task_grid``, ``batches`` and ``cost_model`` read no row and start no thread.
@@ -90,7 +90,7 @@ class SegmentSizes:
     n_packed : int
         The number of slots of the packed rows, including rows that were deleted later.
     projected_words : int
-        The number of words of 4 bytes in a projected row; 0 if there is no projection. If duplicate
+        The number of 4-byte words in a projected row; 0 if there is no projection. If duplicate
         rows are grouped, only the distinct rows are projected.
     projection_max_k : tuple of float
         ``projection_max_k[0]`` is the largest k for which the projection makes a search with few
@@ -147,7 +147,7 @@ class RequestSizes:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """The plan of the search of one segment for one batch of queries.
+    """How one segment is searched for one batch of queries.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class SearchPlan:
         this search alone, and searches them according to the plan ``inner``.
     needs : str or None
         A fact that must be looked up before the search can be planned. The caller looks up this
-        fact and calls ``plan_search`` again with sizes that contain it.
+        fact, and calls ``plan_search`` again.
     kernel : str or None
         The kernel that multiplies the rows; None for a method that has no such kernel.
         "few_queries" compares one query after another with the packed rows, which are divided among
@@ -191,11 +191,11 @@ class SearchPlan:
         pairs. If they rule out too few pairs to save time, the kernel stops using them
         (``kernels.projection_filter``).
     fits_all_options : bool
-        Whether the plan is the same for every number of threads, and for every working memory that
-        is not unusually small.
+        Whether the plan depends neither on the number of threads nor on the working memory, unless
+        the working memory is unusually small.
     needed_rows : float
-        Some of the best packed rows may not be allowed in the results. On average, k rows among the
-        best ``needed_rows`` packed rows are allowed.
+        The search may have to exclude some of the best packed rows. On average, k of the best
+        ``needed_rows`` packed rows are allowed in the results.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
@@ -223,7 +223,7 @@ class SearchPlan:
 
     @property
     def launch_is_whole_search(self) -> bool:
-        """Whether one launch answers the whole search of the segment (``launch.Launch``).
+        """Whether a single launch performs the whole search of the segment (``launch.Launch``).
 
         A launch calls the kernel once for each block of queries or range of rows. The kernel scales
         and encodes the queries itself. If the first threshold of a query is too high, the kernel
@@ -231,9 +231,9 @@ class SearchPlan:
         launch (``prepared``).
 
         ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of allowed
-        rows. This number counts the rows of the segment or, if few queries search without a mask,
-        the rows of all segments. Therefore, if the search excludes no pairs, each query finds k
-        rows in the segments that are searched.
+        rows. If few queries search without a mask, the rows of all segments are counted; otherwise,
+        only the rows of this segment are counted. Therefore, if the search excludes no pairs, each
+        query finds k rows in the segments that are searched.
         """
         return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
@@ -245,7 +245,8 @@ class GroupPlan:
     Attributes
     ----------
     is_small : ndarray (g,), bool
-        The groups that one launch searches together: it scores every pair of a query and an item.
+        The groups that are searched together, in one launch: every query is scored with all items
+        of its group.
     is_tiled : ndarray (g,), bool
         The groups whose panels are searched by tiles: several groups at a time, each by one thread.
     is_segment : ndarray (g,), bool
@@ -294,9 +295,9 @@ def plan_groups(
 def plan_group_panels(
     n_queries: int, k: int, layout: TileLayout, n_columns: int, n_panels: int, machine: Machine
 ) -> SearchPlan:
-    """Plan a search of the panels of groups, in which a single thread searches each group.
+    """Plan a search of groups by tiles, in which each group is searched by a single thread.
 
-    ``n_queries`` is the largest number of queries of one group that are searched at once.
+    ``n_queries`` is the largest number of queries that are searched at once in the same group.
     ``n_panels`` is the largest number of panels of a group. The threads of the plan search
     different groups at the same time; there are as many threads as the working memory allows. The
     sample of a group depends on the number of panels of this group (``task_grid.sample_of_group``),
@@ -354,8 +355,7 @@ def plan_search(segment: SegmentSizes, request: RequestSizes, machine: Machine) 
     """Return how a segment is searched; equal arguments and costs give equal plans.
 
     Some facts on which a plan may depend, such as the number of distinct rows, take time to find
-    out. If the sizes do not contain a fact on which the plan depends, the plan names the fact in
-    ``needs``.
+    out. If the plan depends on a fact that is still unknown, the plan names this fact in ``needs``.
     """
     return _plan_search(segment, request, machine, cost_model.COSTS)
 
@@ -498,7 +498,7 @@ def _plan_distinct(
 ) -> SearchPlan:
     """Plan a search in which one row represents each group of duplicates.
 
-    The duplicates of each row in the results are added after the search.
+    After the search, the duplicates of the found rows are added to the results.
     """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
@@ -519,7 +519,7 @@ def _plan_distinct(
 
 
 def n_candidates(k: int, n_items: int) -> int:
-    """Return how many of ``n_items`` items are scored first by a measure that is ``UpperBounded``.
+    """Return how many of ``n_items`` items an ``UpperBounded`` measure scores first.
 
     The items with the largest upper bounds are scored first. If the k best of the scored items
     might not be the k best of all items, more items are scored (``filter_refine``).
@@ -562,7 +562,7 @@ def _plan_allowed(
 ) -> SearchPlan | None:
     """Plan a search of only the allowed rows, or return None if a search with a mask is faster.
 
-    Times are compared in units of the time that the tiles take to read one row for the first query.
+    The unit of all times is the time that the tiles take to read one row.
     """
     n, m = request.n_queries, request.n_allowed or 0
     if scores_are_faster(n, m, segment.n_live, costs):
@@ -736,8 +736,8 @@ def _plan_self_join(
 
     The thresholds and candidates of all rows must be in memory at the same time. With the tile
     registers of AMX, multiplications take so little time that halving their number saves nothing.
-    The function is called only for searches without a projection. For k = 10, a projection that
-    saves time saves at least as much as a self-join (``docs/dev/costs.md``, "Self-joins").
+    The function is called only for searches without a projection: for clustered rows and k = 10, a
+    projection saves at least as much time as a self-join (``docs/dev/costs.md``, "Self-joins").
     """
     n, k = request.n_queries, request.k
     is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)
@@ -798,8 +798,8 @@ def plan_pass(
 
     The first pass follows the plan and may estimate thresholds. Later passes do not estimate
     thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, a threshold that
-    tasks shared must have been wrong. From then on, the rows are not divided into ranges, so tasks
-    share no thresholds.
+    tasks shared must have been wrong. In all later passes, the rows are not divided into ranges, so
+    tasks share no thresholds.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample
@@ -814,7 +814,10 @@ def plan_pass(
 def may_project(
     n_packed: int, n_columns: int, layout: TileLayout, machine_has_tiles: bool, costs: CostModel
 ) -> bool:
-    """Return whether a projection may save time; if it may, a sample of the rows decides."""
+    """Return whether a projection might save time.
+
+    If the result is True, a sample of the rows decides whether a projection is added.
+    """
     if not machine_has_tiles or not layout.quantised or costs.projected_columns == 0:
         return False
     is_small = n_packed < costs.min_rows_to_project or n_columns < costs.min_columns_to_project

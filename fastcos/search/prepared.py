@@ -26,10 +26,10 @@ results.
    do not depend on the values of the queries.
 
 A search whose launches are stored needs only ``PreparedSearches.search`` and the two methods that
-follow it in the code. The three methods check that a launch can read the queries, find the stored
-launches, run them, and convert their results. ``_find_or_plan`` and the code after it run in four
-cases: no launches are stored, the stored launches are outdated, their key contains the options, or
-the call passes a mask or a number of threads.
+follow it in the code. The three methods check the form of the queries, find and run the stored
+launches, and convert the results of the launches. ``_find_or_plan`` and the code after it run in
+four cases: no launches are stored, the stored launches are outdated, their key contains the
+options, or the call passes a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence

@@ -73,7 +73,7 @@ class Pending(NamedTuple):
 
     ``process`` is the id of the process that started the thread, and the event ``ended`` is set
     when the thread has finished. ``Thread.is_alive`` cannot replace the event: on Python 3.11, this
-    method returns False if a call of ``join`` was interrupted.
+    method returns False if a call to ``join`` was interrupted.
     """
 
     process: int

@@ -65,7 +65,7 @@ def _all_allowed_items(
     columns: Integers,
     allowed_rows: AllowedRows | None,
 ) -> Integers:
-    """Count and list all items that each query is allowed to find, for use without tile kernels.
+    """Count and list all items that each query is allowed to find; no tile kernels are needed.
 
     The arguments and the result are those of ``find_candidates``.
     """

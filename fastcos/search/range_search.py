@@ -132,10 +132,10 @@ def pairs_above(
 ) -> sp.csr_array:
     """Return the scores of all (query, item) pairs that score at least ``min_score``.
 
-    The result is a sparse matrix of queries x positions. The candidates, which are all pairs that
-    may reach ``min_score``, are counted first. If the result might not fit into the working memory,
-    ValueError is raised before any pair is scored. After all candidates have been counted, they are
-    scored in batches of queries that fit the working memory.
+    The result is a sparse matrix of queries x positions. The function first counts the candidates,
+    which are the pairs that may reach ``min_score``. If the result might not fit into the working
+    memory, ValueError is raised before any pair is scored. The function then scores the candidates
+    of one batch of queries at a time; a batch fits in the working memory.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def pairs_above(
     allowed_positions : ndarray, optional
         The ascending positions of the items that are allowed in the results. None allows all items.
     bytes_per_pair : int
-        The bytes that the caller will need for each pair in addition to the result.
+        The number of bytes per pair that the caller will need, besides the result.
     """
     import scipy.sparse as sp
 
@@ -346,7 +346,7 @@ def _scores_of_pairs(
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return, for each query, the thresholds of raw scores that correspond to ``min_score``.
+    """Convert ``min_score`` to thresholds for the raw scores of each query.
 
     ``exact`` is the lowest raw score that qualifies. A raw score qualifies if its score, rounded to
     float32, is at least ``min_score``, rounded to float32.

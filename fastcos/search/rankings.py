@@ -1,7 +1,7 @@
 """Rankings: the best items of each query with their raw scores, and the merging of rankings.
 
-Equal scores are ordered by the number of the item, so a merged ranking does not depend on how the
-items were divided into parts.
+Equal scores are ordered by item number, so a merged ranking does not depend on how the items were
+divided into parts.
 """
 
 import numpy as np

@@ -55,7 +55,7 @@ class QueryBatch(NamedTuple):
     exclusions: ExcludedItems
 
     def take(self, places: Integers) -> "QueryBatch":
-        """Return a batch of only the queries with these ascending indices in ``self``."""
+        """Return a batch of these queries; ``places`` contains their indices in ascending order."""
         if len(places) == len(self.rows):
             return self
         return QueryBatch(
@@ -72,7 +72,7 @@ class SearchRequest(NamedTuple):
     Attributes
     ----------
     queries : array (n, d)
-        Rows in memory, in a memory map, or of a low-precision type.
+        Rows in memory or in a memory map; they may be of a low-precision type.
     k : int
         The number of neighbours per query.
     allowed_positions : ndarray or None
@@ -106,7 +106,7 @@ class SearchRequest(NamedTuple):
         first_query: int,
         n_threads: int,
     ) -> QueryBatch:
-        """Read, validate and encode the queries with these numbers, and return them as a batch.
+        """Read, validate and encode the queries with these indices, and return them as a batch.
 
         ``measure`` must already be fitted to the items, and ``segments`` contains the items in
         memory. ``first_query`` is the number of queries in all earlier batches.

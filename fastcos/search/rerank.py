@@ -35,7 +35,7 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
         The candidates of n queries, as ``top_k`` returns them; -1 stands for no candidate.
     scorer : callable
         ``scorer(query, items)`` returns the scores (m,) of a query with items (m,). ``query`` is
-        the number of the query, and ``items`` contains the numbers of the items. A larger score is
+        the index of the query, and ``items`` contains the indices of the items. A larger score is
         better. The scorer may, for example, call a model that compares two texts, or compute a
         distance between two sets of vectors.
     progress : callable, optional
@@ -133,9 +133,9 @@ class STSScorer:
         Parameters
         ----------
         query : int
-            The number of the query.
+            The index of the query.
         items : array_like (m,), int
-            The numbers of the items.
+            The indices of the items.
 
         Returns
         -------
@@ -154,11 +154,11 @@ class WordRotatorsScorer:
     these products over the bag. The distance between two bags is the lowest cost of moving the
     masses of one bag to the vectors of the other bag. Moving a unit of mass from one vector to
     another costs 1 - cosine. If each bag contains a single vector, the distance is therefore 1 -
-    cosine. An empty bag has the distance 1 from every bag. The distance between two bags of m
+    cosine. The distance between an empty bag and any bag is 1. The distance between two bags of m
     vectors is computed by a linear programme in O(m^3 log m) time, which is usually a few
-    milliseconds. To find candidates, search the rows that ``directions`` returns, by the measure
-    "neg_euclidean". By Jensen's inequality, half the squared Euclidean distance between the rows of
-    two bags is a lower bound on the distance between these bags.
+    milliseconds. To find candidates, call ``directions``, and search the returned rows with the
+    measure "neg_euclidean". By Jensen's inequality, half the squared Euclidean distance between the
+    rows of two bags is a lower bound on the distance between these bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 
@@ -196,9 +196,9 @@ class WordRotatorsScorer:
         Parameters
         ----------
         query : int
-            The number of the query.
+            The index of the query.
         items : array_like (m,), int
-            The numbers of the items.
+            The indices of the items.
 
         Returns
         -------
@@ -269,13 +269,13 @@ class WordRotatorsScorer:
 
 
 def _bag(masses: sp.csr_array, row: int) -> _Bag:
-    """Return the numbers of the vectors in one bag, and each vector's share of the bag's mass."""
+    """Return the indices of the vectors in one bag, and each vector's share of the bag's mass."""
     entries = slice(masses.indptr[row], masses.indptr[row + 1])
     return masses.indices[entries], masses.data[entries]
 
 
 def _cross_encoder(folder: Any) -> Any:
-    """Return the CrossEncoder that is stored in a folder of this machine."""
+    """Return the CrossEncoder that is stored in a folder on this machine."""
     path = validation.as_path("model", folder)
     if not path.is_dir():
         raise FileNotFoundError(f"model must be a folder on this machine, got {str(path)!r}")

@@ -289,7 +289,7 @@ def _score_copies(
     lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, unscored: Integers,
     query_of_pair: Integers, columns: Integers, raw_scores: Floats,
 ) -> None:  # fmt: skip
-    """Score the pairs ``unscored[lo:hi]`` from copies of the items' rows; the copies fit the cache.
+    """Score the pairs ``unscored[lo:hi]`` from copies of item rows; the copies fit in the cache.
 
     A row must be copied if it is memory-mapped, if it must be converted to the type of the queries,
     or if its squares underflow. ValueError is raised for rows that are not finite.

@@ -1,4 +1,4 @@
-"""The results of searches: the neighbours of each query, their scores, and tables of them."""
+"""The results of searches: the neighbours of each query with their scores, also as tables."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -28,9 +28,10 @@ class NeighborTables:
         Parameters
         ----------
         ids : array_like (p,), optional
-            The ids of the items. Default: the ids of the index, or the numbers of the items.
+            The ids of the items. Default: the ids of the index, or the item numbers if there is no
+            index.
         query_ids : array_like (n,), optional
-            The ids of the queries. Default: the numbers of the queries.
+            The ids of the queries. Default: the row numbers of the queries.
 
         Returns
         -------
@@ -142,7 +143,7 @@ class Neighbors(_Neighbors, NeighborTables):
     __slots__ = ()
 
     def table(self) -> Table:
-        """The table of the neighbours of the first queries, which ``repr`` shows."""
+        """The table that ``repr`` shows: the neighbours of the first queries."""
         return _table_of(self.indices, self.scores)
 
 
@@ -170,7 +171,7 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
     __slots__ = ()
 
     def table(self) -> Table:
-        """The table of the neighbours of the first queries, which ``repr`` shows."""
+        """The table that ``repr`` shows: the neighbours of the first queries."""
         return _table_of(self.ids, self.scores)
 
 
@@ -181,7 +182,7 @@ def neighbors_of(
     raw_scores: Floats,
     min_score: float | None,
 ) -> Neighbors:
-    """Convert positions and raw scores (n, k), found for the queries Q, to ``Neighbors``."""
+    """Convert the positions and raw scores (n, k) of neighbours to ``Neighbors``."""
     scores = rounded_scores(measure.to_score(raw_scores, Q))
     if min_score is not None:
         positions = np.where(scores < rounded_scores(min_score), -1, positions)
@@ -224,7 +225,7 @@ def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
 def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
     """Return a table of the first neighbours of the first queries.
 
-    ``names`` (n, k) contains the ids or numbers of the neighbours, which the table shows.
+    ``names`` (n, k) contains the names of the neighbours in the table: their ids or item numbers.
     """
     n, k = scores.shape
     is_neighbor = scores > -np.inf

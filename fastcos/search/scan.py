@@ -1,11 +1,11 @@
 """Search one segment by its plan, with one function for each method.
 
 ``search_segment`` looks up the facts on which the plan of a search depends, makes the plan, and
-runs the method that the plan chooses. Most methods scan packed rows: tiles multiply int8 codes and
-compute bounds on the scores from the products. The bounds rule out most pairs of a query and a row;
-the remaining pairs are scored in float64. All methods return bit-for-bit the same row numbers and
-raw scores. The best row comes first, rows with equal scores are ordered by row number, and the
-results are padded by -1 and -inf.
+runs the method that the plan chooses. Most methods scan packed rows: tiles multiply int8 codes, and
+the products give bounds on the scores. The bounds rule out most pairs of a query and a row; the
+remaining pairs are scored in float64. All methods return bit-for-bit the same row numbers and raw
+scores. The best row comes first, rows with equal scores are ordered by row number, and the results
+are padded by -1 and -inf.
 
 If the queries are the rows of the segment, the matrix of scores is symmetric, and tiles may compute
 only one half of it (``self_join``).
@@ -117,7 +117,7 @@ def plan_segment(
 
 
 def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> RequestSizes:
-    """Return the facts about a request on which the plan of its search depends."""
+    """Return the facts about a request that the planner needs."""
     n_allowed = None
     if request.allowed is not None and request.allowed is not segment.live:
         n_allowed = request.allowed.count
@@ -372,7 +372,7 @@ def _scan_query_blocks(
 
 
 def _zero_queries(packed: PackedItems, scaled_queries: Any) -> Integers:
-    """Return the numbers of the queries that have the score 0 with every item.
+    """Return the indices of the queries that have the score 0 with every item.
 
     If the scores are cosines or inner products, a query of zeros has the score 0 with every item,
     so no bound could rule out any row. If the scores are distances or the items have biases, a zero
@@ -388,9 +388,9 @@ def _zero_queries(packed: PackedItems, scaled_queries: Any) -> Integers:
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest thresholds (m,) that are proved to rule out none of the k best rows.
+    """Return the largest thresholds (m,) that are proved to keep all of the k best rows.
 
-    The thresholds are in the units of the tiles. ``queries`` (m,) contains the numbers of m
+    The thresholds are in the units of the tiles. ``queries`` (m,) contains the indices of m
     queries, and ``kth_scores`` (m,) contains the k-th best score of each of these queries among all
     panels. ``initial_thresholds`` (n,) contains one threshold for every query of the search; rows
     whose scores are below this threshold may be skipped. ``SLACK`` is a bound on relative rounding
@@ -450,9 +450,9 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the k lowest row numbers that a zero query may find, each with the score 0.
+    """Return the first k rows that a zero query may find, by row number; all scores are 0.
 
-    ``numbers`` contains the ascending row numbers that all queries may find.
+    All queries may find the rows in ``numbers``, which is in ascending order.
     """
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
     candidates = numbers[: k + len(excluded) + 1]

@@ -27,8 +27,8 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    ``within`` is the range of positions to search; None means all positions. The search of a
-    segment starts with a threshold for each query, the k-th best score in the earlier segments.
+    ``within`` is the range of positions to search; None means all positions. When a segment is
+    searched, the first threshold of each query is its k-th best score in the earlier segments.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None

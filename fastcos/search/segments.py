@@ -2,7 +2,7 @@
 
 The rows of a segment never change. ``SimilarityIndex.fit`` packs the rows (``Segment.pack``) if the
 kernels are compiled. If ``fit`` has not packed the rows, the first search that needs packed rows
-packs them. A call of ``top_k`` with few queries does not need packed rows. Rows in memory form one
+packs them. A call to ``top_k`` with few queries does not need packed rows. Rows in memory form one
 segment, unless they belong to an index to which items were added; such an index may have several
 segments. Memory-mapped rows are read as several segments. A row number identifies a row within its
 segment, and a position identifies an item among all segments. ``plan`` decides how a segment is
@@ -49,8 +49,8 @@ class Segment:
         The ascending positions of all rows; None if the positions are ``first_position``,
         ``first_position + 1``, ...
     live : AllowedRows or None
-        The rows that searches can return, if the items of some packed rows were removed; None if
-        searches can return every packed row.
+        None if searches can return every packed row. If the items of some packed rows were removed,
+        ``live`` contains the other rows.
     scaling : ItemScaling or None
         The scaling with which the rows must be packed, or None if it is computed from the rows.
     """
@@ -93,16 +93,16 @@ class Segment:
 
     @parallel.lazy_attribute
     def distinct(self) -> "Segment":
-        """A segment with the same rows; its searches find only one row per group of equal rows."""
+        """A segment with the same rows; its searches find only one of several equal rows."""
         groups = self.duplicates
         segment = self.restricted_to(self.live_row_numbers if groups is None else groups.first)
         segment.duplicates, segment.scaling = None, self.scaling
         return segment
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment with the same rows; its searches return only rows with these numbers.
+        """Return a segment with the same rows, but its searches return only rows in ``numbers``.
 
-        ``numbers`` must be in ascending order.
+        ``numbers`` contains row numbers in ascending order.
         """
         return Segment(
             self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
@@ -110,11 +110,12 @@ class Segment:
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
-        """Return a segment with the same rows; its searches skip the rows with these numbers.
+        """Return a segment with the same rows, but its searches skip the rows in ``removed``.
 
-        If this segment has packed only one row of each group of equal rows, the new segment starts
-        without packed rows. Otherwise, the new segment shares the packed rows with this segment,
-        and searches skip the removed items by a mask of O(p) bytes.
+        ``removed`` contains row numbers. If this segment has packed only one row of each group of
+        equal rows, the new segment starts without packed rows. Otherwise, the new segment shares
+        the packed rows with this segment, and searches skip the removed items by a mask of O(p)
+        bytes.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -127,7 +128,7 @@ class Segment:
         return remaining_segment
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row number of each position, and whether the position is in this segment.
+        """Return, for each position, a row number, and whether the position is in this segment.
 
         The row number of a position that is not in this segment is arbitrary.
         """
@@ -147,9 +148,10 @@ class Segment:
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return the allowed rows of this segment if only these ascending positions are allowed.
+        """Return the rows of this segment that ``positions`` allows.
 
-        ``positions=None`` allows all positions. The result is None if all packed rows are allowed.
+        ``positions`` is in ascending order; None allows all positions. For None, the result is
+        ``live``, which is None if searches can return every packed row.
         """
         if positions is None:
             return self.live
@@ -197,8 +199,9 @@ class Segment:
     def pack(self) -> None:
         """Pack the rows that searches without filters need, if the kernels are compiled.
 
-        If the kernels are not compiled, this method starts another process that compiles them. The
-        program will need the kernels, because a program packs rows in order to search them.
+        If the kernels are not compiled, and the segment has enough rows for tiles, this method
+        starts another process that compiles the kernels. Rows are packed in order to be searched,
+        so the kernels will be needed.
         """
         if self.uses_numpy():
             # If there are fewer than min_rows_for_tiles rows, searches do not use packed rows, so

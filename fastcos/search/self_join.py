@@ -1,7 +1,7 @@
 """Run a self-join: the queries are the rows of the segment, and each pair is multiplied once.
 
-``plan._plan_self_join`` says when a self-join is run in this way, and ``kernels.self_join``
-describes the stages of the kernel and proves its bound.
+``plan._plan_self_join`` decides which searches use this method, and ``kernels.self_join`` describes
+the stages of the kernel and proves its bound.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ _LARGEST_RATIO_OF_NORMS = 1e6
 
 
 def norms_are_similar(packed: PackedItems, scaled_queries: records.Queries) -> bool:
-    """Return whether the norms of the rows are so similar that the kernel can join the rows.
+    """Return whether the norms of the rows are similar enough for the kernel of the self-join.
 
     Only the rows that are not zero are compared. If the scores are cosines, the norms of
     the rows do not matter, because rows are divided by their norms.
@@ -49,7 +49,7 @@ def search_own_rows(
     """Find the neighbours of all packed rows, and write row numbers and raw scores to ``ranking``.
 
     ``scaled_queries`` contains all rows of the segment as queries, and ``thresholds`` (n,) contains
-    their initial thresholds. The function returns the numbers of the queries whose estimated
+    their initial thresholds. The function returns the indices of the queries whose estimated
     threshold was too high; these queries must be searched again, without an estimate.
     """
     grid, sample, items = plan.grid, plan.sample, packed.arrays

@@ -231,10 +231,10 @@ class MappedItems:
     def _read(
         self, first: int, last: int, options: ExecutionOptions, numbers: Integers | None = None
     ) -> Segment:
-        """Return rows first to last - 1 as a segment.
+        """Return the rows from ``first`` to ``last - 1`` as a segment.
 
-        Searches of the segment find only the rows whose numbers, counted from ``first``, are in
-        ``numbers``; None allows all rows.
+        Searches of the segment find only the rows in ``numbers``, which are counted from ``first``;
+        None allows all rows.
         """
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
         return encode_segment(

@@ -143,8 +143,8 @@ def sparse_neighbors_above(
     """Return all pairs of sparse rows that score at least ``min_score``, for ``neighbors_above``.
 
     SciPy multiplies one block of queries at a time by all items. Products are summed in float64, in
-    the order of the columns. If two rows have no non-zero in the same column, their score is 0 and
-    is not computed, so ``min_score`` must be above 0.
+    the order of the columns. If no column has a non-zero in both rows of a pair, the score of the
+    pair is 0 and is not computed, so ``min_score`` must be above 0.
     """
     import scipy.sparse as sp
 
@@ -207,7 +207,7 @@ def _as_matrix(rows: SparseRows) -> sp.csr_array:
 
 
 def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
-    """Return the type in which products are summed, and the values of the queries and of the items.
+    """Return the type of the sums of products, the values of the queries, and those of the items.
 
     Both arrays of values are None if all non-zeros of the queries and of the items are 1.
     """

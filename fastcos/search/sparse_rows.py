@@ -32,12 +32,12 @@ class SparseRows:
     """Sparse rows, stored by row and by column, with their norms.
 
     ``by_row`` and ``by_column`` are tuples (indptr, indices, data) as in a CSR matrix, and are
-    computed at first use. In both tuples of a ``SparseRows``, indptr is int64, and data is None if
-    all values are 1. The indices of ``by_row`` are int32, or int64 if there are 2^31 or more
-    columns. The indices of ``by_column`` are uint16 if there are at most 2^16 rows, and otherwise
-    int32 or int64. ``are_whole`` says whether all values are whole numbers that fit int16.
-    ``packed`` (nnz,) int32, or None, contains the entries of ``by_column`` in one array: the row
-    number in the lower 16 bits of each entry, and the value in the upper 16 bits.
+    computed at first use. In both of these tuples, indptr is int64. If all values are 1, data is
+    None. The indices of ``by_row`` are int32, or int64 if there are 2^31 or more columns. The
+    indices of ``by_column`` are uint16 if there are at most 2^16 rows, and otherwise int32 or
+    int64. ``are_whole`` says whether all values are whole numbers that fit int16. ``packed`` (nnz,)
+    int32, or None, contains the entries of ``by_column`` in one array: the row number in the lower
+    16 bits of each entry, and the value in the upper 16 bits.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class SparseRows:
         return int(indptr[-1])
 
     def used_columns(self) -> npt.NDArray[np.int64]:
-        """Return the ascending numbers of the columns in which at least one row has a non-zero."""
+        """Return the column numbers of all columns with a non-zero, in ascending order."""
         if self._by_row is not None:
             return np.unique(self._by_row[1]).astype(np.int64)
         indptr = self.by_column[0]
         return np.flatnonzero(indptr[1:] > indptr[:-1])
 
     def with_columns_only(self, columns: npt.NDArray[np.int64]) -> "SparseRows":
-        """Keep only the columns with these ascending numbers; all other columns must be empty."""
+        """Keep only these columns, given in ascending order; all other columns must be empty."""
         by_row, by_column = None, None
         if self._by_row is not None:
             indptr, indices, data = self._by_row
@@ -136,7 +136,7 @@ class SparseRows:
         )
 
     def only(self, row_numbers: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows with these numbers."""
+        """Return only the rows in ``row_numbers``."""
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row

@@ -19,7 +19,7 @@ from fastcos.search.layout import TileLayout
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine for which a search is planned, with the options of the call.
+    """The machine for which a search is planned, and the options of the call.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ NO_SAMPLE = ThresholdSample()
 def plan_exhaustive(
     n: int, m: int, n_columns: int, k: int, n_threads: int, costs: CostModel
 ) -> TaskGrid:
-    """Divide the pairs of n queries and m rows, all scored in float64, into tasks of about 2 ms.
+    """Divide the float64 scoring of all pairs of n queries and m rows into tasks of about 2 ms.
 
     A task scores a block of queries with all rows or, if there are few queries, one query with a
     part of the rows.
@@ -153,16 +153,16 @@ def plan_query_blocks(
 
     The result is a tuple of the grid, the capacity of the buffers, and the bytes of the buffers.
 
-    Each thread takes one block of queries after another, and sweeps all rows for this block. On a
-    machine with many cores and little memory, the search uses smaller buffers and only some of the
-    cores. The size of the blocks is chosen so that the busiest thread ends early: two threads
+    Each thread takes one block of queries after another, and compares each block with all rows. On
+    a machine with many cores and little memory, the search uses smaller buffers and only some of
+    the cores. The size of the blocks is chosen so that the busiest thread ends early: two threads
     divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks than
     threads, the blocks have equal numbers of queries. If there are so few queries that some threads
-    would have no block, the rows are divided among the threads instead of the queries
+    would have no block, the rows, and not the queries, are divided among the threads
     (``share_rows``). With many threads, there would be many small blocks of queries, and all codes
     would be read once per block. To save time, ``_divide_rows`` also divides the rows into ranges,
-    so that blocks can be larger. ``may_share`` says whether the rows may be divided.
-    ValueError is raised if the buffers of one query exceed the working memory.
+    so that blocks can be larger. ``may_share`` says whether the rows may be divided. ValueError is
+    raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for each panel of 32 queries, even if it
     # is only partly filled, and for each query. The remaining buffers of ``search_block`` take less
@@ -249,7 +249,7 @@ def _divide_rows(
     max_ranges: int,
     costs: CostModel,
 ) -> TaskGrid:
-    """Return a grid that divides the rows as well as the queries, if this saves enough time.
+    """Return a grid that divides both the queries and the rows, if this saves enough time.
 
     ``largest`` is the largest number of query panels in a block. The time of a search is estimated
     as the sum of two times: the time of the scan, and the time of scoring the candidates of every
@@ -313,15 +313,15 @@ def guess_rank(
     """Return the rank of the first threshold among the best scores of the sampled panels.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
-    panels are sampled. Of the best ``needed_rows`` rows, k are allowed in the results. The number
-    ``needed_rows`` may be larger than the number of rows in the range. The rank is at most the
-    number of sampled panels.
+    panels are sampled. On average, k of the best ``needed_rows`` rows are allowed in the results.
+    The number ``needed_rows`` may be larger than the number of rows in the range. The rank is at
+    most the number of sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
-    query is too high, the next step depends on the kernel. The kernel "few_queries" scores more
-    slots of packed rows, but reuses the products of the codes that it has already computed. The
-    kernel "projected_queries" compares the query with the full codes of all rows of the range. With
-    the other kernels, the query is searched once more, without an estimate.
+    query is too high, the next step depends on the kernel. The kernel "few_queries" scores further
+    slots, without multiplying the codes again. The kernel "projected_queries" compares the query
+    with the full codes of all rows of the range. With the other kernels, the query is searched once
+    more, without an estimate.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)

@@ -112,7 +112,7 @@ def top_k(
         or an item number is out of range. The error is also raised if the directory ``out``
         contains anything but results of the same call.
     TypeError
-        The rows are not numbers.
+        The rows contain something other than numbers.
 
     Examples
     --------

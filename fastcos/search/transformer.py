@@ -62,7 +62,7 @@ class NeighborsTransformer(
         self.measure = measure
 
     def fit(self, X: Any, y: Any = None) -> "NeighborsTransformer":
-        """Build the index of the rows that ``transform`` searches.
+        """Build an index of the rows X, in which ``transform`` finds neighbours.
 
         Parameters
         ----------
