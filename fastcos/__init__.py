@@ -4,8 +4,7 @@ A name is imported when it is first used, so that ``import fastcos`` is fast. Th
 ``linalg``, ``parallel``, ``search``, ``similarity``, ``storage`` and ``validation`` import only
 NumPy and the standard library at the top of the file. They import SciPy, scikit-learn and other
 packages inside the functions that use them, or under ``TYPE_CHECKING`` if only annotations use
-them. The exception is ``search.transformer``, because its class inherits from classes of
-scikit-learn.
+them. The exception is ``search.transformer``, because its class inherits from scikit-learn classes.
 """
 
 import contextlib
@@ -100,7 +99,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _package_hint(name: str) -> str:
-    """Return a hint for an error message if a package of fastcos has an attribute of this name."""
+    """Return a hint that names the package of fastcos with this attribute; "" if there is none."""
     from importlib.util import find_spec
 
     # "from fastcos import config" calls __getattr__ before it imports the module, so find_spec is

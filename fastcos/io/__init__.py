@@ -10,10 +10,9 @@ A reader recognises the format of a file by its suffix, and returns the content 
     fitted models of other libraries (from_model) ----------------------> Factors
 
 ``streams`` decompresses files and removes byte order marks. ``columns`` contains the rules for
-reading a column, which are the same for all formats: the type of the cells, and the spellings of an
-id that count as the same id. ``column_choice`` contains the rules for finding the columns of users,
-items, values, ids and vectors. The attribute ``columns`` of a result lists the columns that were
-read.
+reading a column, which are the same for all formats: the type of the cells, and which spellings
+stand for the same id. ``column_choice`` contains the rules for finding the columns of users, items,
+values, ids and vectors. The attribute ``columns`` of a result lists the columns that were read.
 
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;
 ``ingest_interactions`` writes the same matrix as shards and never holds all of it in memory.

@@ -1,4 +1,4 @@
-"""Readers of .npy, .npz and .safetensors files, which validate sizes before allocating memory."""
+"""Readers of .npy, .npz and .safetensors files; sizes are validated before memory is allocated."""
 
 import math
 import os

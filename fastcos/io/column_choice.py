@@ -93,8 +93,8 @@ def choose_vector_columns(
     numbers contains one dimension of the vectors, except columns of ids and indices. By default,
     the ids are read from the only column whose name stands for ids, such as ``id`` or ``item``. If
     no column has such a name, the ids are read from an index that pandas, polars or R has written.
-    An index that only counts the rows from 0 is not used. If a table has neither a column with a
-    name for ids nor a usable index, the ids are read from its only column of texts. If the table
+    An index is not used if it merely numbers the rows from 0. If a table has neither a column with
+    a name for ids nor a usable index, the ids are read from its only column of texts. If the table
     contains a column of lists, the ids may also be in a column of whole numbers. If a table
     contains no column of lists, a column that mixes numbers with blanks or texts raises an error.
     Columns of texts and of other types are not part of the vectors.

@@ -168,7 +168,7 @@ class Column:
         return np.concatenate(self._blocks)
 
     def lists(self, path: PathLike) -> npt.NDArray[Any]:
-        """Return the lists as rows (n, d); raise FastcosFormatError for cells without a list."""
+        """Return the lists as rows (n, d); raise FastcosFormatError if a cell is not a list."""
         if wrong_kinds := self._rows.keys() - {"list"}:
             if self._counts["number"] > self._counts["list"]:
                 self._refuse(path, "a number in every row", {"list"})
@@ -238,7 +238,7 @@ def _classify_list(values: list[Any]) -> tuple[str, Any]:
 
 
 def _all_numbers(cells: Sequence[Any]) -> Floats | None:
-    """Return the cells as float64 if all are finite numbers or texts of such numbers, else None."""
+    """Return the cells as float64 if each is a finite number or the text of one, else None."""
     types = set(map(type, cells))
     if types == {str}:
         joined = "".join(cells)

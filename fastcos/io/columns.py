@@ -6,11 +6,12 @@ string ``"12"`` in a Parquet file is read as the number 12. All cells of a colum
 first ones, decide its kind:
 
 numbers
-    Every cell is a finite decimal number, or every cell is true (for 1) or false (for 0).
+    Every cell is a finite decimal number; or every cell is a boolean, where true counts as 1 and
+    false as 0.
 lists
     Every cell is a list of numbers; in CSV, a list is written as JSON, such as ``"[0.5, 1]"``.
 texts
-    The cells are not all numbers and not all lists, but every cell can be written as a text. Dates
+    Every cell can be written as a text, but the cells are neither all numbers nor all lists. Dates
     (2026-11-28) and bytes in UTF-8 are texts.
 
 A blank cell is empty, null or absent. Words such as ``nan``, ``NA`` and ``null`` are blank cells
@@ -190,7 +191,7 @@ def _is_escaped(text: str) -> bool:
 
 
 def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) -> TextColumn:
-    """Return a column of ids, spelled in the same way for all file formats.
+    """Check a column of ids; return it with a spelling that does not depend on the file format.
 
     Blanks, ids of more than 500 characters, booleans and fractional numbers raise an error.
     """
@@ -210,11 +211,11 @@ def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) ->
 def common_spelling(
     path: PathLike, name: str, column: TextColumn, lines: Integers, *, allow_blanks: bool = False
 ) -> TextColumn:
-    """Return a column of ids or labels, spelled in the same way for all file formats.
+    """Return a column of ids or labels with a spelling that does not depend on the file format.
 
-    Only numbers and booleans have several spellings; other texts do not change. Pass
-    allow_blanks=True for labels, because labels may be blank or fractional. If allow_blanks is
-    True, words such as NA in a column of numbers become blanks.
+    Only numbers and booleans have several spellings; all other texts stay the same. In a column of
+    numbers, blanks and fractional numbers raise an error unless `allow_blanks` is true. For labels,
+    pass allow_blanks=True; words such as NA then become blanks.
     """
     texts = [text.strip() for text in column.texts]
     not_numbers = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
@@ -290,7 +291,7 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
 def check_row_numbers(
     path: PathLike, ids: npt.NDArray[Any], file_ids: Any, hint: str = "ids=, --ids FILE"
 ) -> None:
-    """Raise FastcosFormatError if rows have no ids, but the ids in a file are not row numbers.
+    """Raise FastcosFormatError unless the rows have ids, or the ids in a file are row numbers.
 
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
@@ -339,7 +340,7 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 
 
 class Numbers(dict[str, float]):
-    """A parser of the cells of one column as float64; cells that are not finite numbers become NaN.
+    """Reads the cells of one column as float64; a cell that is not a finite number becomes NaN.
 
     The method ``read`` returns infinity for true and minus infinity for false, because no cell that
     contains a number becomes infinite. If all cells are booleans, :meth:`finish` converts these

@@ -12,7 +12,10 @@ from fastcos.storage import FastcosFormatError, PathLike
 
 @contextmanager
 def damage_refused(path: Path, rule: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Convert errors of damaged files in this block to "<path> must be <rule>: <error>"."""
+    """Convert errors that a damaged file causes in the `with` block to FastcosFormatError.
+
+    The message is "<path> must be <rule>: <error>".
+    """
     try:
         yield
     except FastcosFormatError:

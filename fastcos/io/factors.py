@@ -143,14 +143,14 @@ def read_factors(
     """Read item embeddings and optional user embeddings, without the biases of a model.
 
     The function reads all formats of read_vectors, and recognises the following named arrays:
-    ``item_factors`` and ``user_factors``, as implicit saves them; ``items`` and ``users``, or
-    ``item_embeddings`` and ``user_embeddings``, with or without ``item_biases`` and
-    ``user_biases``; the arrays of Surprise and Cornac under the names of their attributes; and
-    ``components_`` (d, p) of scikit-learn, which is transposed. In the library implicit, BPR and
-    logistic factorisation append a column of biases and a column of ones to items and users. If the
-    file contains both items and users, the function recognises the columns of ones, and removes
-    these columns and the columns of biases. If the file contains no users, the items are returned
-    with all of their columns.
+    ``item_factors`` and ``user_factors``, as the library implicit saves them; ``items`` and
+    ``users``, or ``item_embeddings`` and ``user_embeddings``, with or without ``item_biases`` and
+    ``user_biases``; the arrays of Surprise and Cornac, if they are named like the attributes of the
+    model; and ``components_`` (d, p) of scikit-learn, which is transposed. In the library implicit,
+    BPR and logistic factorisation append columns of biases and columns of ones to items and users.
+    If the file contains both items and users, the function recognises the columns of ones, and
+    removes these columns and the columns of biases. If the file contains no users, the items are
+    returned with all of their columns.
 
     The returned rows are meant for similarities between items. For recommendations, use
     ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the
@@ -280,13 +280,13 @@ def for_similarity(
 
 
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
-    """Return items and users without columns of biases and of ones, and a note on these columns.
+    """Return items and users without bias columns or columns of ones, and a note on these columns.
 
-    The logistic factorisation of implicit appends a column of biases and a column of ones to the
-    items, and the same two columns in the opposite order to the users. The BPR model of implicit
-    appends a column of biases to the items and a column of ones to the users. If a row of items or
-    of users is zero, its entry in the column of ones is 0. If there are no users, no column is
-    removed from the items, because a column of ones may be data.
+    In the library implicit, logistic factorisation appends a column of biases and a column of ones
+    to the items, and the same two columns in the opposite order to the users. The BPR model appends
+    a column of biases to the items and a column of ones to the users. If a row of items or of users
+    is zero, its entry in the column of ones is 0. If there are no users, no column is removed from
+    the items, because a column of ones may be data.
     """
     d = items.shape[1]
     if users is None:
@@ -305,7 +305,7 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
 def common_rows(
     path: PathLike, ids: Array, old_path: PathLike, old_ids: Array
 ) -> tuple[Integers, Integers]:
-    """Return the row numbers, in each of two files, of the items that both files contain.
+    """Return, for the items that occur in both of two files, the row numbers in each file.
 
     FastcosFormatError is raised if the two files have no id in common, or if they contain no ids
     and have different lengths.

@@ -19,8 +19,8 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
 
     The model is recognised by its attributes, so that no library is imported:
 
-    - implicit: ``item_factors`` and ``user_factors``, without the columns of biases and of ones
-      that BPR and logistic factorisation append;
+    - implicit: ``item_factors`` and ``user_factors``, without the bias columns and the columns of
+      ones that BPR and logistic factorisation append;
     - LightFM: ``item_embeddings`` and ``user_embeddings``, without the biases. Each row belongs to
       one feature. A feature is an item or a user, unless the model was fitted with other features;
     - Surprise (SVD, NMF): ``qi`` and ``pu``; Cornac: ``i_factors`` and ``u_factors``, both without
@@ -39,8 +39,8 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
         (n, d) such as ``svd.transform(X)``.
     ids : array_like (p,), int64 or str, optional
         Ids of the items, in the order of the items in the model. Pass ids only if the model
-        contains none. For example, implicit numbers the items from 0, in the order of the columns
-        of its matrix.
+        contains none. For example, the library implicit numbers the items from 0, in the order of
+        the columns of its matrix.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def _sides(
 
 
 def _rows(name: str, factors: Any) -> Rows:
-    """Convert factors to rows; implicit's matrices on a GPU have a method ``to_numpy``."""
+    """Convert factors to rows; matrices of implicit on a GPU are converted by ``to_numpy``."""
     return as_rows(name, factors.to_numpy() if hasattr(factors, "to_numpy") else factors)
 
 

@@ -174,7 +174,7 @@ def _write_shards(
     duplicates: str,
     progress: Progress | None,
 ) -> None:
-    """Distribute the records to one file per shard, and convert each file to a shard."""
+    """Split the records into one file per shard, and convert each file to a shard."""
     user_ids, user_ranks = sorted_ids(ids[0])
     item_ids, item_ranks = sorted_ids(ids[1])
     counts = np.empty(len(user_ids), np.int64)
@@ -202,7 +202,7 @@ def _write_shards(
 def _split_records(
     files: list[Path], rows: Path, user_ranks: Integers, item_ranks: Integers, cuts: Integers
 ) -> None:
-    """Replace the codes of ids by ranks, and append every record to the file of its shard."""
+    """In every record, replace the id codes by ranks; append the record to its shard's file."""
     with ExitStack() as stack:
         streams = [stack.enter_context(file.open("wb")) for file in files]
         source = stack.enter_context(rows.open("rb"))

@@ -71,11 +71,10 @@ def read_interactions(
     data, shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet``, ``.arrow`` and
     ``.feather`` (which need pyarrow), ``.jsonl`` and ``.ndjson`` (one JSON object per line). Files
     with any other suffix are delimited text in UTF-8, or in UTF-16 with a byte order mark; they may
-    be compressed by gzip or zip. If the first line contains a tab, the delimiter is the tab.
-    If the first line contains no tab, the delimiter is the first of the following three that occurs
-    in the first line: a comma, ``::`` (MovieLens) or a semicolon. Quotes follow RFC 4180, as in
-    pandas and R, also in tab-separated files. In files with the delimiter ``::``, quotes are
-    ordinary characters.
+    be compressed by gzip or zip. The delimiter is found in the first line: the function looks first
+    for a tab, then for a comma, then for ``::`` (MovieLens), and then for a semicolon. Quotes
+    follow RFC 4180, as in pandas and R, also in tab-separated files. In files with the delimiter
+    ``::``, quotes are ordinary characters.
 
     Rows and columns are sorted by id, so the order of the file does not matter. If all ids of a
     column are plain integers, the ids become int64 and are sorted as numbers; otherwise the ids
@@ -98,8 +97,8 @@ def read_interactions(
         If the table has no column of values, or if ``value`` is the empty string, every row counts
         as 1.
     duplicates : {"sum", "last", "max", "error"}
-        How to combine several rows with the same user and item; "last" uses the last row of the
-        file.
+        How to combine several rows with the same user and item; "last" keeps the last of these
+        rows.
     member : str, optional
         Name of the file to read from a zip archive with several files.
     delimiter : str, optional

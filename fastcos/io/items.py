@@ -1,4 +1,4 @@
-"""Readers of labels, names, popularities and rated pairs of items with known ids."""
+"""Readers of labels, names, popularities and rated pairs for items whose ids are known."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -59,8 +59,8 @@ class ItemLabels(_LabelFields):
         Names of the items, of at most 200 characters each; an item without a name has its id as the
         name.
     n_several, n_none, n_other : int
-        The numbers of items with the entry -1 in ``labels``, by reason. ``n_several`` counts items
-        with several labels. ``n_none`` counts items without a label or without a row in the table.
+        How many items have the entry -1 in ``labels``, by reason. ``n_several`` counts items with
+        several labels. ``n_none`` counts items without a label or without a row in the table.
         ``n_other`` counts items with a label that is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
@@ -93,7 +93,7 @@ def read_labels(
     Parameters
     ----------
     path : str or path-like
-        A table in a format of read_interactions, with at least one row per item.
+        A table in a format that read_interactions reads, with at least one row per item.
     item_ids : array_like (p,), integers or strings
         Ids of the items, for example from read_interactions. Ids are compared as text: 7 matches
         "7", not "07".
@@ -202,7 +202,7 @@ def read_names(
 
     An item without a name in the file gets its id as the name. ``name`` and ``item`` are the
     columns of names and of ids; by default, the columns are recognised by their names. ``path`` and
-    ``item_ids`` are the same arguments as in :func:`read_labels`, and the same errors are raised.
+    ``item_ids`` have the same meaning as in :func:`read_labels`, and the same errors are raised.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -216,7 +216,7 @@ def read_names(
 
 
 def read_texts(path: PathLike, column: str) -> Texts:
-    """Read a column of texts, of at most 200 characters each, in the order of the rows."""
+    """Read a column of texts in the order of the rows; each text is cut to 200 characters."""
     path = as_path("path", path)
     with open_table(path) as table:
         name = require_column("column", column, (), table.names, path)
@@ -264,7 +264,7 @@ def read_popularity(
     """Read a number of at least 0 for each item, such as the number of its users.
 
     ``column`` and ``item`` are the columns of numbers and of ids; by default, the columns are
-    recognised by their names. ``path`` and ``item_ids`` are the same arguments as in
+    recognised by their names. ``path`` and ``item_ids`` have the same meaning as in
     :func:`read_labels`, and the same errors are raised. FastcosFormatError is also raised if a
     number is negative, or if an item occurs in two rows.
     """
@@ -310,9 +310,9 @@ class ItemPairs(NamedTuple):
 def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
     """Read a table with two items and a rating per line, as in WS-353, MEN and SimLex-999.
 
-    The table has no header, and its first three columns are read. An item that is not among the ids
-    is also looked up in lower case. FastcosFormatError is raised if there are fewer columns, if a
-    rating is not a finite number, or if fewer than two pairs consist of known items.
+    The table has no header, and its first three columns are read. If an item is not among the ids,
+    its name in lower case is looked up. FastcosFormatError is raised if there are fewer columns, if
+    a rating is not a finite number, or if fewer than two pairs consist of known items.
     """
     path = as_path("path", path)
     with open_table(path, header=False) as table:

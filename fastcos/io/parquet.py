@@ -23,7 +23,7 @@ _NESTED = (*_LISTS, "struct", "map", "union")
 
 
 class _ArrowFile:
-    """An Arrow file or stream; its methods are those that ArrowTable calls on a ParquetFile."""
+    """An Arrow file or stream; it has all methods of a ParquetFile that ArrowTable calls."""
 
     def __init__(self, arrow: Any, path: Path) -> None:
         source = arrow.memory_map(str(path))

@@ -48,7 +48,7 @@ DAMAGE = (
 
 
 def largest_size(stored: int) -> int:
-    """Return the largest permitted size of decompressed arrays for a number of stored bytes."""
+    """Return how large decompressed arrays may be if a file has `stored` bytes."""
     return max(LARGEST_FREE_SIZE, LARGEST_RATIO * stored)
 
 

@@ -142,7 +142,7 @@ class DelimitedTable:
             yield lines, [list(map(itemgetter(position), rows)) for position in positions]
 
     def _rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
-        """Yield chunks of the rows that are not blank, with the number of each row's last line."""
+        """Yield chunks of non-blank rows, and for each row the number of its last line."""
         numbered = chain(self._start, ((self._reader.line_num, row) for row in self._reader if row))
         while True:
             try:
@@ -183,13 +183,13 @@ def _find_delimiter(line: str) -> str:
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table of vectors is a header, which names the columns.
 
-    The first line is not a header if it contains lists. It is a header if a text in it stands above
-    numbers or lists, if a number in it stands above lists, or if it contains no numbers. A first
-    line with the numbers 0, 1, 2, ... is a header, because pandas writes these numbers as names of
-    columns. A first line of whole numbers is also a header if another field is blank or names ids.
-    If no field is blank or names ids, a first line with fractional, negative or repeated numbers is
-    not a header, and neither is a line that consists of one whole number other than 0. In all other
-    cases, an error is raised.
+    The first line is not a header if it contains lists. It is a header if one of its texts stands
+    above numbers or lists, if one of its numbers stands above lists, or if it contains no numbers.
+    A first line with the numbers 0, 1, 2, ... is a header, because pandas writes these numbers as
+    names of columns. A first line of whole numbers is also a header if another field is blank or
+    names ids. If every field is filled and none names ids, there are two cases in which the first
+    line is not a header: it contains a fractional, negative or repeated number, or it consists of
+    one whole number other than 0. In all other cases, an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

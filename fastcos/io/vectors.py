@@ -96,7 +96,7 @@ def is_export(path: Path) -> bool:
 
 
 def of_export(path: Path) -> bool:
-    """Return True for a folder of ``fastcos index export``, and for items.npy in such a folder."""
+    """Return True for a folder that ``fastcos index export`` wrote, and for its file items.npy."""
     return is_export(path) or (path.name == "items.npy" and is_export(path.parent))
 
 
@@ -112,9 +112,9 @@ def read_vectors(
         .npz and .safetensors files contain arrays with names. Files with the suffix .parquet,
         .arrow, .feather, .csv, .tsv, .jsonl or .ndjson (one JSON object per line) are tables. A
         table contains ids, and either a column of lists or one column per dimension. Files with the
-        suffix .txt or .vec contain word vectors of word2vec or GloVe, and .bin is the binary format
-        of word2vec. Text may be compressed by gzip or zip. The path may also be a folder that
-        ``fastcos index export`` wrote.
+        suffix .txt or .vec contain word vectors in the text format of word2vec or GloVe, and .bin
+        files contain word vectors in the binary format of word2vec. Text may be compressed by gzip
+        or zip. The path may also be a folder that ``fastcos index export`` wrote.
     vector_column : str, optional
         The column of lists in a table, or the array in an .npz or .safetensors file. By default,
         the only column of lists or the only 2-dimensional array is read. A table without lists has
@@ -141,7 +141,7 @@ def read_vectors(
 
     Notes
     -----
-    All cells of a column decide the kind of the column. Every cell is treated like the text that it
+    The kind of a column depends on all of its cells. Every cell is treated like the text that it
     would have in CSV, so the same table yields the same result in every format. CSV and JSON lines
     are read as a stream.
 
@@ -365,14 +365,14 @@ def _vectors_of_columns(
 
 
 def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
-    """Read ids: one id per row if a length is passed, and otherwise the distinct ids.
+    """Read one id per row if a length is passed; otherwise, read a list of ids without repeats.
 
     The ids are returned in the order of the file. The file may be .npy; .npz with an array ``ids``;
-    a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header and one column, or with one column
-    that has a name such as ``id`` or ``item``; or text with one id per line. Text may end with
-    blank lines. If no length is passed, blank lines may also stand between ids. The function raises
-    FastcosFormatError if the file is damaged, an id is missing, or the number of distinct ids
-    differs from ``length``.
+    text with one id per line; or a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header. A
+    table of several columns must have exactly one column with a name such as ``id`` or ``item``.
+    Text may end with blank lines. If no length is passed, blank lines may also stand between ids.
+    The function raises FastcosFormatError if the file is damaged, an id is missing, or the number
+    of distinct ids differs from ``length``.
     """
     path = as_path("path", path)
     if length is not None:

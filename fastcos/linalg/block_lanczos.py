@@ -62,7 +62,7 @@ def largest_basis(k: int) -> int:
 
 
 class SVDProgress:
-    """Reports the progress of an SVD: counts the columns by which X'X has been multiplied."""
+    """Reports the progress of an SVD: counts the columns that have been multiplied by X'X."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
@@ -79,7 +79,7 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Add `columns` to the count; report the count, and a total that is at least the count."""
+        """Add `columns` to the count; report the count and the estimated total."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
@@ -175,13 +175,13 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` successive values before the last value are equal within tol.
+    """Return whether `width` successive values are equal within tol, not counting the last value.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. A missing eigenvector makes the result wrong
-    only if the result contains an eigenvector of a smaller eigenvalue, so the last value is not
-    used.
+    this eigenvalue may exist outside of the space. The last value does not count, because
+    eigenvectors of the smallest eigenvalue in the result may be missing without making the result
+    wrong.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -268,7 +268,7 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block with random columns; return False if there is no room."""
+        """Double the next block by random columns; return False if the basis has no room."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])
@@ -283,7 +283,7 @@ class _Basis:
         return C
 
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
+        """Return Q, R and C such that Q'Q = I and, in working precision, Z = Q R + B C.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
         the part of Z in the span of B. The product B C consists of rounding errors, but it must be
@@ -314,7 +314,7 @@ class _Basis:
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q and R with Z = Q R and Q'Q = I, but omit directions with |Z| <= `shortest`."""
+        """Return Q and R such that Z = Q R and Q'Q = I; omit directions with |Z| <= `shortest`."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)

@@ -11,7 +11,7 @@ from fastcos.validation import is_sparse
 
 
 def values(X: Any) -> npt.NDArray[Any]:
-    """Return an array with the same minimum and maximum as the stored values of X."""
+    """Return an array whose minimum and maximum are those of the stored values of X."""
     if isinstance(X, InteractionShards):
         return np.concatenate([X.column_lows, X.column_highs])
     return X.data if is_sparse(X) else X

@@ -36,7 +36,8 @@ def transposed_interactions(name: str, X: Any) -> sp.csr_array:
     """Return the transpose of a CSC matrix as a validated CSR array, without converting it.
 
     A CSC matrix has the same arrays as its transpose in CSR format. The arrays are checked before
-    SciPy reads them, because an error message of SciPy would not contain the name of the argument.
+    SciPy reads them, because an error message from SciPy would not contain the name of the
+    argument.
     """
     if X.dtype.kind in "fiub":
         _compressed(name, X, X.shape[1])
@@ -111,7 +112,7 @@ def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
-    """Return the arrays of X, with unchecked entries, if X is a CSR matrix of floats.
+    """If X is a CSR matrix of floats, return its arrays without checking their entries.
 
     If X is not a CSR matrix of float32 or float64, the function returns None.
     """
@@ -124,8 +125,8 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return X as the arrays indptr, indices and float data, without checking the indices.
 
-    If X does not have the format CSR, this function first checks X for values that would crash the
-    code of SciPy, and then SciPy converts X to CSR.
+    If X is not in CSR format, this function first checks X for values that would crash SciPy's
+    code; SciPy then converts X to CSR.
     """
     import scipy.sparse as sp
 

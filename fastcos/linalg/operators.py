@@ -1,6 +1,6 @@
 """Operators: classes that compute the products X A, X'Y, X'(X Q) and X'X of a matrix X.
 
-X may be sparse, dense or a LinearOperator of SciPy. A sparse X stays sparse even if it is centred:
+X may be sparse, dense or a SciPy LinearOperator. A sparse X stays sparse even if it is centred:
 centring only adds rank-one terms to the products. The products of a sparse X are bit-identical for
 any number of threads and any instruction set.
 """
@@ -158,7 +158,7 @@ class _DenseOperator(Operator):
 
 
 class _ImplicitOperator(Operator):
-    """Computes the products of a LinearOperator of SciPy."""
+    """Computes the products of a SciPy LinearOperator."""
 
     def __init__(self, X: LinearOperator) -> None:
         self.shape = int(X.shape[0]), int(X.shape[1])
@@ -245,11 +245,11 @@ class Workspace:
 class SparseOperator(Operator):
     """Computes the products of a sparse matrix X, which is a canonical CSR array.
 
-    A row of X A is summed in the order of the non-zeros of the corresponding row of X. To compute
-    X'Y and X'(X Q), which are sums over all rows, the rows are divided into parts
+    Row i of X A is a sum over the non-zeros of row i of X, added in their order. To compute X'Y and
+    X'(X Q), which are sums over all rows, the rows are divided into parts
     (:mod:`fastcos.linalg.partial_sums`). A single part can be multiplied in two ways that give the
-    same bits. Either every thread sums different columns of the product, or the operator computes
-    the transpose X' and multiplies row by row.
+    same bits. Either each thread sums some columns of the product, or the operator computes the
+    transpose X' and multiplies row by row.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -337,7 +337,7 @@ class SparseOperator(Operator):
     def _sum_in_order(self, kernel: Any, factor: Matrix) -> Matrix:
         """Compute a product with a kernel that sums over all rows in order, and return the product.
 
-        Each thread sums different columns in an array of its own. If two threads wrote neighbouring
+        Each thread sums its columns in an array of its own. If two threads wrote neighbouring
         columns of one array, their caches would continually exchange cache lines (false sharing).
         """
         p, columns = self.shape[1], self._column_groups(factor)
@@ -352,7 +352,7 @@ class SparseOperator(Operator):
         return out
 
     def _column_groups(self, factor: Matrix) -> parallel.Blocks:
-        """Return the boundaries of groups of columns; every group is multiplied by one thread.
+        """Return the boundaries of groups of columns; each group is the work of one thread.
 
         The grouping does not affect the bits of a product. With several groups, an additional array
         holds their sums, and takes as much memory as the product. If such an array would not fit
@@ -369,10 +369,10 @@ class SparseOperator(Operator):
         """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
 
         If the rows are divided into several parts, the product is summed part by part, without the
-        transpose. If the rows are not divided, multiplying with the transpose is faster in two
-        cases: if the sums do not stay in a cache, or if the product has too few columns to occupy
-        all threads. Transposing takes time, so the transpose is computed only after the operator
-        has multiplied many columns.
+        transpose. If the rows are not divided, multiplying with the transpose is faster than
+        summing over the rows in two cases: if the sums do not stay in a cache, or if the product
+        has too few columns to occupy all threads. Transposing takes time, so the transpose is
+        computed only after the operator has multiplied many columns.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:
@@ -397,7 +397,7 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Divide the parts into groups; yield each group's first part, and an array for its sums.
+        """Divide the parts into groups; for each, yield the first part and an array for the sums.
 
         If a group has m parts, the shape of the array is (m, p, width).
         """
@@ -519,7 +519,7 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
 
 
 def _is_implicit(X: Any) -> bool:
-    """Return whether X is a LinearOperator of SciPy."""
+    """Return whether X is a SciPy LinearOperator."""
     # A caller that has a LinearOperator has imported the module of this class.
     if "scipy.sparse.linalg" not in sys.modules:
         return False
@@ -535,7 +535,7 @@ def as_factor(operator: Operator, A: Matrix) -> Matrix:
 
 
 def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix]) -> Floats:
-    """Return X'X (p, p) of a sparse X with nnz non-zeros.
+    """Return X'X (p, p) for a sparse X; `nnz` is the number of its non-zeros.
 
     If X is not very sparse, X'X is summed over blocks of dense rows, of 128 MiB each. The function
     `dense_rows(lo, hi)` returns the rows [lo, hi) of X as a dense array.
@@ -600,7 +600,7 @@ def kernel_arrays(X: sp.csr_array) -> Any:
 
 
 def _are_ones(data: Matrix) -> bool:
-    """Return whether all values are 1; reading stops after the first chunk with another value."""
+    """Return whether all values are 1; stop after the first chunk that holds another value."""
     if data.strides == (0,):  # the array repeats a single stored value
         data = data[:1]
     return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))

@@ -145,9 +145,9 @@ def gram_matmul(
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
     divided into parts, and the sums of the parts take at most ``working_memory``. The function also
-    makes a transposed copy of X in blocks, provided that the copy takes at most ``working_memory``
-    and saves more time in this call than it costs. For some matrices X with fewer than 96 non-zeros
-    per column, the function transposes X as a whole (like :func:`rmatmul`), and stores X Q.
+    makes a transposed copy of X in blocks, if the copy fits in ``working_memory`` and saves more
+    time in this call than it costs. For some matrices X with fewer than 96 non-zeros per column,
+    the function transposes X as a whole (like :func:`rmatmul`), and stores X Q.
 
     Parameters
     ----------

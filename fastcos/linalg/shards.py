@@ -269,7 +269,7 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for every target, the first row whose preceding rows reach this amount of work.
+        """Return, for every target amount of work, the first row whose preceding rows reach it.
 
         The work before row i is i plus the number of non-zeros before row i. The targets must be in
         ascending order.
@@ -349,7 +349,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
 
 @contextlib.contextmanager
 def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter]:
-    """Yield a writer of shards, whose directory appears when the context ends without an error."""
+    """Yield a writer of shards; the directory `path` appears if the `with` block succeeds."""
     target = validation.as_path("path", path).absolute()
     storage.check_new_directory("path", target)
     with storage.temporary_directory(target) as folder:
@@ -498,7 +498,7 @@ class ShardedOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
-        """Return the product, summed over all rows in order; threads sum different columns."""
+        """Return the product, summed over all rows in order; threads share out the columns."""
         p, width = self.shape[1], factor.shape[1]
         columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]

@@ -124,8 +124,8 @@ def randomized_svd(
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
-        Called once per pass as ``progress(done, total)``, where ``done`` counts the columns by
-        which X'X has been multiplied. ``total`` is extrapolated from the decrease of the residual,
+        Called once per pass as ``progress(done, total)``, where ``done`` counts the columns that
+        have been multiplied by X'X. ``total`` is extrapolated from the decrease of the residual,
         and is exact at the end.
 
     Returns
@@ -147,10 +147,10 @@ def randomized_svd(
 
     Notes
     -----
-    A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
-    finds all of the k largest singular values with probability 1. If a singular value has more
-    singular vectors than a block has columns, the iteration finds all of these vectors by adding
-    random directions.
+    A certificate bounds the distance of ``s[i]`` from *a* singular value of X, which need not be
+    singular value number i. From a random start, the iteration finds all of the k largest singular
+    values with probability 1. If a singular value has more singular vectors than a block has
+    columns, the iteration finds all of these vectors by adding random directions.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
     Musco and Musco fix the number of passes over X, whereas this function stops when all residuals
@@ -211,7 +211,7 @@ def randomized_svd(
 def direct_svd(
     X: Any, n_components: int, *, compute_u: bool = False, progress: Progress | None = None
 ) -> SVD:
-    """Return a truncated SVD of X, as accurate as a Gram matrix in float64 allows.
+    """Return a truncated SVD of X, computed from the eigenvectors of a Gram matrix in float64.
 
     X is anything that `as_operator` accepts. The eigenvectors of the smaller Gram matrix (X'X or X
     X') are singular vectors of X. If the Gram matrix has up to `DENSE_SIDE` columns, or if at least
@@ -306,7 +306,7 @@ def svd_residuals(
 
 
 def _values_of(X: Any) -> npt.NDArray[Any]:
-    """Return the values of a dense or sparse matrix; for an operator, return a single 1."""
+    """Return the values of a dense or sparse matrix of floats; otherwise, return a single 1."""
     values = getattr(X, "data", None) if validation.is_sparse(X) else X
     is_plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
@@ -349,7 +349,7 @@ def _certified(
 
 
 def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
-    """Return the relative residuals of triplets; Z is the Gram matrix times the vectors."""
+    """Return the relative residuals of triplets; `Z` is the Gram matrix times `vectors`."""
     squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
     # Without a scale, the squares of small remainders would underflow. Dividing by a power of two
     # causes no rounding error.
@@ -403,7 +403,7 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether a dense eigensolver finds k of all `side` triplets faster than block Lanczos.
+    """Return whether a dense eigensolver finds k of `side` triplets faster than block Lanczos does.
 
     A dense eigensolver is faster if a Krylov basis for k triplets would nearly fill all `side`
     dimensions, or if at least 1 / `_DENSE_SHARE` of all triplets are requested.

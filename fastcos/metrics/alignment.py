@@ -188,7 +188,7 @@ def _size_of(matrix: Floats) -> float:
 
 
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
-    """Return both embeddings with centred columns, each divided by a power of two.
+    """Return both embeddings after centring their columns and scaling by powers of two.
 
     Each embedding is divided by a power of two near its largest magnitude, so that squares do not
     overflow.
@@ -245,8 +245,8 @@ def rsa(
 ) -> RSA:
     """Return the representational similarity (RSA), a correlation of the cosines of two embeddings.
 
-    Every pair of items has a cosine in each of the two embeddings. The RSA is the correlation of
-    the cosines in the two embeddings over the pairs of items.
+    Every pair of items has a cosine in each of the two embeddings. The RSA is the correlation
+    between these two cosines over the pairs of items.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
     B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines
@@ -363,9 +363,11 @@ class Trustworthiness(NamedTuple):
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1. Neighbours that an item has only in the embedding lower the score.
+        Score from 0 to 1. It is lower if items have neighbours in the embedding that are not their
+        neighbours in the original.
     continuity : float
-        Score from 0 to 1. Neighbours that an item has only in the original lower the score.
+        Score from 0 to 1. It is lower if items have neighbours in the original that are not their
+        neighbours in the embedding.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """

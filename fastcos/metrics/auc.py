@@ -10,8 +10,8 @@ The following modules compute AUCs of other pairs or for other purposes:
 - ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
   AUC with respect to each cosine. The module uses these derivatives in a gradient ascent. At the
   end of the ascent, it calls ``pair_auc`` to compute the AUC.
-- ``auditing.calibration.labelled`` calls ``roc_auc_score`` of scikit-learn for pairs that the
-  caller has labelled.
+- ``auditing.calibration.labelled`` calls scikit-learn's ``roc_auc_score`` for pairs that the caller
+  has labelled.
 """
 
 from collections.abc import Iterator
@@ -73,9 +73,9 @@ def pair_auc(
     bin because of a rounding error. The rounding error of a cosine is at most (k + 8) 2^-51.
     ``low`` is the AUC if the same-label pair has the lower cosine in all undecided comparisons.
     ``high`` is the AUC if the same-label pair has the higher cosine in all undecided comparisons.
-    Apart from rounding errors, each bin widens the interval by the product of two shares: the share
-    of all same-label pairs that lie in the bin, and the share of all different-label pairs that lie
-    in the bin.
+    Apart from rounding errors, each bin widens the interval by a product: the share of the
+    same-label pairs that are in the bin, times the share of the different-label pairs that are in
+    the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
     errors count as equal. The function takes O(p p k) time and O(p k) memory. If ``exact`` is true,
@@ -131,7 +131,7 @@ def pair_auc(
 def _histograms(
     grouped: LabelledRows, levels: Floats, boundaries: Floats, n_bins: int, n_threads: int | None
 ) -> tuple[Integers, Integers]:
-    """Return histograms of the cosines of pairs, and counts of the cosines near edges of bins.
+    """Return two arrays: histograms of pair cosines, and counts of the cosines near bin edges.
 
     The shape of the histograms is (strata, 2, bins).
 
@@ -159,9 +159,9 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
     """Return the middle and the two ends of an interval that contains the AUC.
 
     ``counts[0]`` (bins,) is the histogram of the cosines of pairs with different labels, and
-    ``counts[1]`` is the histogram of the cosines of pairs with the same label. `near` (2, 1)
-    contains, for each histogram, how many cosines may belong to a neighbouring bin. If a histogram
-    contains n cosines, each of these cosines affects 1/n of the comparisons.
+    ``counts[1]`` is the histogram of the cosines of pairs with the same label. For each histogram,
+    `near` (2, 1) counts the cosines that may belong to a neighbouring bin. If a histogram contains
+    n cosines, each cosine affects 1/n of the comparisons.
     """
     other_counts, same_counts = counts
     below = np.concatenate([[0], np.cumsum(other_counts)[:-1]])
@@ -181,7 +181,7 @@ def _margin_in_bins(rows: Floats, n_bins: int) -> float:
     """Return a bound on the rounding error of a cosine, in units of the bin width.
 
     The bound is the sum of two terms: a bound on the error of the cosine itself, and a bound on the
-    error of converting the cosine into a position.
+    error of converting the cosine into a position in the histogram.
     """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
@@ -196,7 +196,7 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, one more than the index of the last row with the same label.
+    """Return, for every row, the index of the last row with the same label, plus 1.
 
     The rows are sorted by label.
     """
@@ -204,7 +204,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield (begin, stop) for ranges of strips; each range is the work of about `parts` tasks."""
+    """Yield ranges (begin, stop) of strips; each range has enough work for about `parts` tasks."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -214,8 +214,8 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 def _n_parts(n_threads: int | None) -> int:
     """Return the number of histograms that the threads fill in parallel.
 
-    The caller adds these histograms. Their sum does not depend on the number of histograms, because
-    all entries are integers.
+    The caller adds up these histograms. Their sum does not depend on the number of histograms,
+    because all entries are integers.
     """
     if n_threads is None:
         return 2 * config.n_threads()
@@ -223,7 +223,7 @@ def _n_parts(n_threads: int | None) -> int:
 
 
 def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, Floats]:
-    """Return the cosines of all same-label pairs, and of all different-label pairs."""
+    """Return the cosines of all same-label pairs, and the cosines of all other pairs."""
     ends, n = _row_ends(grouped), len(grouped.rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
     same_scores = parallel.unfilled(int(n_same.sum()), np.float64)
@@ -251,7 +251,7 @@ def _auc_of_scores(same_scores: Floats, other_scores: Floats, tolerance: float) 
 
 
 class StratifiedAUC(NamedTuple):
-    """The AUC of pairs within strata, which contain pairs of similar popularity.
+    """The AUC within strata of pairs; all pairs of a stratum have a similar popularity.
 
     Attributes
     ----------

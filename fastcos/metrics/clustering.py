@@ -42,14 +42,14 @@ def clustering_scores(
     """Return the agreement (ARI and AMI) of the labels with clusters of spherical k-means.
 
     The number of clusters is the number of labels. The function runs spherical k-means from several
-    random starts, keeps the clustering with the largest sum of cosines between the rows and the
+    random starts. It keeps the clustering with the largest sum of cosines between the rows and the
     centres of their clusters, and compares this clustering with the labels. The scores depend on
     the clustering method and on the seed, so report the scores of several seeds. Spherical k-means
     maximises the sum of |S_c| over the clusters, where S_c is the sum of the n_c unit rows of
-    cluster c. For comparison, the class ``KMeans`` of scikit-learn maximises the sum of |S_c|^2 /
-    n_c if its input consists of unit rows, and its rounding errors depend on the number of threads.
-    The results of this function are bit-for-bit identical for any number of threads. For C
-    clusters, the function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
+    cluster c. The class ``KMeans`` of scikit-learn differs in two ways: for unit rows, it maximises
+    the sum of |S_c|^2 / n_c, and its rounding errors depend on the number of threads. The results
+    of this function are bit-for-bit identical for any number of threads. For C clusters, the
+    function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
     Bailey, JMLR 11 (2010). ARI and AMI are computed by scikit-learn.

@@ -15,7 +15,7 @@ _ROUNDING = 1e-13
 
 
 class Hubness(NamedTuple):
-    """The distribution of N_k, the number of neighbour lists that contain an item, over items.
+    """The distribution over items of N_k, the number of neighbour lists that contain an item.
 
     Attributes
     ----------

@@ -68,10 +68,10 @@ class LabelTest(Record):
         Result of the test over all pairs of items. ``auc`` is the AUC, in which all labels have the
         same weight, and ``auc_p`` is the p-value of ``auc``.
     precision, chance, precision_p : float
-        Result of the test among neighbours. ``precision`` is the mean precision of all labels. The
-        precision of a label is the share of same-label neighbours among all labelled neighbours of
-        the items with this label. ``chance`` is the mean of ``precision`` over the permutations of
-        the labels, and ``precision_p`` is the p-value of ``precision``.
+        Result of the test among nearest neighbours. ``precision`` is the mean precision of all
+        labels. The precision of a label is the share of same-label neighbours among all labelled
+        neighbours of the items with this label. ``chance`` is the mean of ``precision`` over the
+        permutations of the labels, and ``precision_p`` is the p-value of ``precision``.
     classes : tuple of ClassTest
         The labels whose recovery is significant, in descending order of precision divided by
         chance.
@@ -157,7 +157,7 @@ class LabelTest(Record):
 
 @dataclass(frozen=True)
 class ClassTest(Record):
-    """The result of the test of whether neighbours recover a single label.
+    """The result of the test of a single label: whether neighbours recover this label.
 
     Attributes
     ----------
@@ -172,10 +172,10 @@ class ClassTest(Record):
     p : float
         p-value, corrected for the number of labels. The deviation of a label is (v - μ) / σ, where
         v is the precision of the label, and μ and σ are the mean and the standard deviation of its
-        precision over the permutations. The true labels also count as a permutation. The largest
-        deviation of a permutation is the maximum over all labels. The p-value is the share of
-        permutations whose largest deviation is at least as large as the deviation of this label
-        under the true labels.
+        precision over the permutations. The true labels also count as a permutation. A permutation
+        has one deviation for each label. The p-value is the share of permutations in which the
+        largest of these deviations is at least as large as the deviation of this label under the
+        true labels.
     """
 
     label: str
@@ -186,7 +186,7 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The results of testing several similarities; each value belongs to the best similarity.
+    """The results of tests of several similarities; each test reports its best similarity.
 
     The deviation of a similarity is (v - μ) / σ, where v is its value for the true labels, and μ
     and σ are the mean and the standard deviation of its values over the permutations. The best
@@ -210,7 +210,7 @@ def label_names(labels: Any) -> list[str]:
 
 
 def draw_per_label(codes: Integers, max_items: int, generator: np.random.Generator) -> Integers:
-    """Return ascending positions of up to max_items items, drawn evenly over the labels."""
+    """Draw up to max_items items, one per label in turn; return their ascending positions."""
     order = generator.permutation(len(codes))
     first = np.argsort(number_within_label(codes[order]), kind="stable")
     return np.sort(order[first[:max_items]])
@@ -227,10 +227,10 @@ def number_within_label(codes: Integers) -> Integers:
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     """Return twice the ascending rank of each entry of `scores` (m, m) within its row.
 
-    The diagonal of `scores` contains the scores of items with themselves; it is overwritten, and
-    its ranks are 0. Equal scores have the same rank: the mean of the places that they occupy in
-    ascending order. The rank of equal scores may be half of an odd number, so the ranks are doubled
-    in order to be integers.
+    The diagonal of `scores`, which contains the scores of items with themselves, is overwritten.
+    The ranks on the diagonal are 0. Equal scores have the same rank: the mean of the places that
+    they occupy in ascending order. The rank of equal scores may be half of an odd number, so the
+    ranks are doubled in order to be integers.
     """
     np.fill_diagonal(scores, -np.inf)
     twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -258,12 +258,12 @@ def permute_labels(
       permutations.
     - `names`: the names of the labels, indexed by label code.
 
-    The deviation of a value v of a similarity is (v - μ) / σ, where μ and σ are the mean and the
-    standard deviation of the values of this similarity over the permutations. The similarity with
-    the largest deviation for the true labels is the best one. The largest deviation of a
-    permutation is the maximum over all similarities or, in the test of single labels, over all
-    similarities and all labels. The p-value of an observed deviation is the share of permutations
-    whose largest deviation is at least as large as the observed one.
+    Let v be the value of a similarity, and let μ and σ be the mean and the standard deviation of
+    the similarity's values over the permutations. The deviation of v is (v - μ) / σ. The similarity
+    with the largest deviation for the true labels is the best one. A permutation has one deviation
+    for each similarity or, in the test of single labels, one for each similarity and each label.
+    The p-value of an observed deviation is the share of permutations whose largest deviation is at
+    least as large as the observed one.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))

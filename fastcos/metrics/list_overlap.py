@@ -140,12 +140,13 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return the uncertainty of the RBO due to items beyond depth k, for each overlap at depth k.
+    """Return, for each overlap at depth k, the uncertainty of the RBO due to deeper items.
 
-    Entry i of the result applies to two lists that share i of their first k items. It is the
-    largest possible contribution of the depths beyond k to the RBO, minus the smallest one. The
-    contribution is largest if each further item of one list also occurs in the other list. In this
-    case, both lists contain the same items at depth 2k - overlap and at every greater depth.
+    Entry i of the result applies to two lists that share i of their first k items. The entry is the
+    largest possible contribution of the depths beyond k to the RBO, minus the smallest possible
+    contribution. The contribution is largest if each further item of one list also occurs in the
+    other list. In this case, both lists contain the same items at depth 2k - overlap and at every
+    greater depth.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -158,7 +159,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries and, for each item of list a, its position in list b.
+    """Yield slices of queries, and the position in list b of each item of list a.
 
     The position of an item that list b does not contain is -1.
     """

@@ -119,14 +119,14 @@ def _ratio(difference: float, deviation: float) -> float:
 def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     """Return the silhouette with cosine distances: the mean over rows of (b - a) / max(a, b).
 
-    Let a be the mean distance of a row from the other rows of its cluster, and let b be the
-    smallest mean distance of the row from the rows of any other single cluster. The result is exact
-    and takes O(p k C) time for C clusters. Let S_c be the sum of the n_c unit rows of cluster c. If
-    a unit row x does not belong to cluster c, its mean distance from the rows of cluster c is 1 -
-    x'S_c / n_c. If x belongs to cluster c, its mean distance from the other rows of cluster c is
-    (n_c - x'S_c) / (n_c - 1). If a row is the only one in its cluster, its silhouette is 0. The
-    silhouette is also 0 if a and b are both at most 1e-13, because such small distances may be 0 in
-    exact arithmetic.
+    For each row, let a be the mean distance from the other rows of its cluster. For every other
+    cluster, compute the mean distance of the row from the rows of the cluster; let b be the
+    smallest of these means. The result is exact and takes O(p k C) time for C clusters. Let S_c be
+    the sum of the n_c unit rows of cluster c. If a unit row x does not belong to cluster c, its
+    mean distance from the rows of cluster c is 1 - x'S_c / n_c. If x belongs to cluster c, its mean
+    distance from the other rows of cluster c is (n_c - x'S_c) / (n_c - 1). If a row is the only one
+    in its cluster, its silhouette is 0. The silhouette is also 0 if a and b are both at most 1e-13,
+    because such small distances may be 0 in exact arithmetic.
 
     Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987).
 

@@ -62,7 +62,7 @@ class FactorModel(
     - ``_fitted_arrays``, a dict that describes the fitted arrays of floats. A key of the dict is
       the name of an array without the final underscore, and a value contains one letter per axis of
       the array. Axes with the same letter have the same length; the letter p denotes the number of
-      items. If a value ends with "?", the array may be None, in which case it is not stored;
+      items. A value ends with "?" if the array may be None; an array that is None is not stored;
     - ``_saved_fields``, which returns a JSON document of everything that is saved besides the
       arrays, including the validated "parameters";
     - ``_restore``, which sets the attributes that ``_saved_fields`` has saved.
@@ -85,7 +85,7 @@ class FactorModel(
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of users, which may differ from the users in fit.
+            One row per user; the users may differ from those in fit.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class FactorModel(
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of users, which may differ from the users in fit.
+            One row per user; the users may differ from those in fit.
         k : int
             Number of items per user, from 1 to p.
         exclude_seen : bool
@@ -180,9 +180,9 @@ class FactorModel(
     def save(self: Any, path: storage.PathLike) -> None:
         """Write the fitted model to a directory, atomically.
 
-        `path` is a new directory, or the directory of a saved model, which is replaced. The method
-        raises ValueError if the directory contains anything other than a saved model, or if the
-        parameter random_state of the model is a Generator.
+        `path` is a new directory, or the directory of a saved model; the method replaces a saved
+        model. The method raises ValueError if the directory contains anything other than a saved
+        model, or if the parameter random_state of the model is a Generator.
         """
         check_is_fitted(self)
         arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}

@@ -75,7 +75,8 @@ class CosineMF(FactorModel):
         Whether the model contains a bias per item, which represents the popularity of the item.
         Unless ``negative_exponent`` is 0, popular items are also drawn more often as negative
         samples, which offsets a part of their popularity. If there are no biases, as in word2vec,
-        the remaining part influences the directions and the norms of the embeddings.
+        the remaining part of the popularity influences the directions and the norms of the
+        embeddings.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
         users of a batch share the negative samples. For each user, the items with which the user
@@ -103,7 +104,7 @@ class CosineMF(FactorModel):
         Share of each user's interactions that is held out for early stopping; 0 to train without
         early stopping.
     n_iter_no_change : int, default 3
-        Training stops after this number of passes in a row without a decrease of the held-out loss.
+        Training stops if the held-out loss has not decreased for this number of successive passes.
         The fitted model is the model after the pass with the smallest held-out loss.
     random_state : int or numpy.random.Generator, default 0
         Seed for the initial parameters, the held-out interactions, the order of the users and the
@@ -140,9 +141,9 @@ class CosineMF(FactorModel):
     -----
     A pass takes O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives) memory. A
     training step first computes the gradients of the users in a batch, and then updates the items.
-    Only one thread writes each row of the gradients and of the items, so results are bit-for-bit
-    identical for any number of threads. Between different types of CPU, the last bits of the
-    results may differ, because the sums are vectorised in different ways.
+    Each row of the gradients and of the items is written by only one thread, so results are
+    bit-for-bit identical for any number of threads. Between different types of CPU, the last bits
+    of the results may differ, because the sums are vectorised in different ways.
 
     X must be non-negative. A user embedding depends only on the direction of the row of X, but an
     interaction with a larger value has a larger weight in the loss. The embeddings of users and
@@ -250,7 +251,7 @@ class CosineMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of users, which may differ from the users in fit.
+            One row per user; the users may differ from those in fit.
 
         Returns
         -------

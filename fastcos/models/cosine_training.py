@@ -86,7 +86,7 @@ def split_held_out(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split the interactions of every user at random into training and held-out interactions.
 
-    On average, the share `fraction` of each user's interactions is held out. Every user and every
+    On average, a share of `fraction` of each user's interactions is held out. Every user and every
     item that has interactions keeps at least one training interaction.
     """
     row_lengths = np.diff(X.indptr)
@@ -234,7 +234,10 @@ class _Trainer:
         return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
-        """Make one pass over the users; return the mean of the losses before each training step."""
+        """Make one pass over the users; return the mean loss of an interaction.
+
+        The loss of an interaction is computed before the training step that uses the interaction.
+        """
         loss = 0.0
         for batch in self._random.permutation(len(self._cuts) - 1):
             loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))

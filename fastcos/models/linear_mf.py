@@ -249,10 +249,10 @@ class LinearMF(FactorModel):
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
-        values in this simulation exceed 100. Let σ be singular value number k/5 (rounded up,
-        counted from the largest one). The default λ is σ² for Eq. 1 and σ for Eq. 2. If k is at
-        most 5, σ is the largest singular value. With λ = σ, all columns of the solution of Eq. 2
-        would be zero, so λ is σ/2 for Eq. 2.
+        values in this simulation exceed 100. Let σ be the singular value with the number k/5
+        (rounded up), counted from the largest singular value, which has the number 1. The default λ
+        is σ² for Eq. 1 and σ for Eq. 2. If k is at most 5, σ is the largest singular value. With λ
+        = σ, all columns of the solution of Eq. 2 would be zero, so λ is σ/2 for Eq. 2.
 
         Examples
         --------
@@ -296,7 +296,7 @@ class LinearMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (m, p)
-            Rows of users, which may differ from the users in fit.
+            One row per user; the users may differ from those in fit.
         rescaling : str, Rescaling or array_like (k,), optional
             As in :meth:`item_embeddings`.
 

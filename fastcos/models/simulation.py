@@ -131,11 +131,11 @@ def simulate_interactions(
     ``user_exponent``. The preset chooses the details that the paper does not specify. The arguments
     from ``cluster_probabilities`` to ``activity_distribution`` override choices of the preset.
 
-    All random numbers follow their distributions exactly, except for rounding errors of float64.
-    The memory of the function grows with the number of interactions and with n C, the number of
-    cluster preferences, but not with n p. Clusters, exponents, popularities, preferences,
-    activities and items are drawn from separate random streams. For example, the random numbers for
-    the clusters and the preferences stay the same if you choose another popularity distribution.
+    All random numbers follow their distributions exactly, except for float64 rounding errors. The
+    memory of the function grows with the number of interactions and with n C, the number of cluster
+    preferences, but not with n p. Clusters, exponents, popularities, preferences, activities and
+    items are drawn from separate random streams. For example, the random numbers for the clusters
+    and the preferences stay the same if you choose another popularity distribution.
 
     Parameters
     ----------
@@ -175,8 +175,9 @@ def simulate_interactions(
     activity_distribution : {"bounded_power", "pareto_clipped"}, optional
         The distribution of k_u, the number of interactions of user u. With "bounded_power", the
         probability that k_u = x is proportional to x^-user_exponent for x from 1 to p. With
-        "pareto_clipped", k_u is U^(-1/user_exponent), where U is uniformly distributed from 0 to 1;
-        this k_u is rounded down and limited to p / 2, but it is at least 1.
+        "pareto_clipped", k_u is computed from U^(-1/user_exponent), where U is uniformly
+        distributed from 0 to 1. The power is rounded down and limited to p / 2, but k_u is at least
+        1.
     interactions_per_user : int, optional
         Number of interactions k_u of every user, from 1 to n_items. By default, k_u is drawn from
         activity_distribution.
@@ -284,7 +285,7 @@ def _simulate(
 
 
 def _choices(preset: str, overrides: dict[str, Any], n_clusters: int) -> dict[str, Any]:
-    """Return the choices of the preset, replaced by the `overrides` that are not None."""
+    """Return the choices of the preset; an override that is not None replaces a choice."""
     validation.as_choice("preset", preset, tuple(_PRESETS))
     choices = presets()[preset] | {
         name: value for name, value in overrides.items() if value is not None

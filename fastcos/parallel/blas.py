@@ -35,10 +35,10 @@ _locks = [threading.RLock() for _ in range(64)]
 def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    Before the process forks, the forking thread waits until it holds the locks of BLAS. While a
-    thread holds a lock of BLAS, it must call only NumPy and SciPy, and no function that may compile
-    a kernel. Before a fork, the forking thread first takes the locks that a thread needs to compile
-    a kernel, and then waits for the locks of BLAS. If a thread that holds a lock of BLAS tried to
+    Before the process forks, the forking thread waits until it holds the BLAS locks. While a thread
+    holds a BLAS lock, it must call only NumPy and SciPy. It must not call any function that may
+    compile a kernel. Before a fork, the forking thread first takes the locks that a thread needs to
+    compile a kernel, and then waits for the BLAS locks. If a thread that holds a BLAS lock tried to
     compile during a fork, this thread and the forking thread would wait for each other.
     """
     if _state.limit is None:
@@ -77,9 +77,9 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread within the ``with`` block, if no other thread can notice the limit.
 
-    Use ``one_blas_thread`` for products and factorisations of small matrices that run between two
-    kernels. If OpenBLAS uses several threads, its threads wait for each other at every column of a
-    factorisation. Each thread of OpenBLAS also keeps a core busy for 50 ms after every product, so
+    Between two kernels, use ``one_blas_thread`` for products and factorisations of small matrices.
+    If OpenBLAS uses several threads, its threads wait for each other at every column of a
+    factorisation. Each OpenBLAS thread also keeps a core busy for 50 ms after every product, so
     fewer cores are free for the next kernel. If BLAS is not limited to one thread, an SVD and an
     audit take 1.3 times as long on two idle cores, and an audit takes 5 times as long on busy
     cores.
@@ -89,12 +89,13 @@ def one_blas_thread() -> Iterator[None]:
     sets the number of threads of the whole process in builds without OpenMP. Another thread of the
     program may change the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
-    end of the ``with`` block would undo this change. The other thread might also find one BLAS
-    thread during the ``with`` block, and restore this number after the block. BLAS would then stay
-    limited to one thread. Therefore BLAS is limited only if all other threads of the process are
-    daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads do
-    not prevent the limit, because they seldom call BLAS. Examples are the threads of our pool, the
-    threads that draw progress bars, and the threads of a notebook's kernel.
+    end of the ``with`` block would undo this change. Or the other thread might save the number 1 as
+    the current number of BLAS threads during the ``with`` block, and restore this number after the
+    block, so that BLAS would stay limited to one thread. Therefore BLAS is limited only if all
+    other threads of the process are daemons; a worker of a ``ThreadPoolExecutor``, for example, is
+    not a daemon. Daemon threads are ignored, because they seldom call BLAS. Examples of daemon
+    threads are the threads of our pool, the threads that draw progress bars, and the threads of a
+    notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

@@ -40,9 +40,9 @@ _free_blocks: collections.deque["_Block"] = collections.deque(maxlen=MAX_FREE_BL
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array that starts at a cache line, or at a huge page if it is large.
 
-    Reading a vector register that crosses the boundary of a cache line takes two accesses. A
-    product X A of a sparse X and an A with 64 columns takes 1.4 times as long if the arrays do not
-    start at a cache line (bench/lab/curves.py).
+    Reading a vector register that crosses the boundary of a cache line takes two accesses. The
+    product of a sparse matrix and a dense matrix with 64 columns takes 1.4 times as long if the
+    arrays do not start at a cache line (bench/lab/curves.py).
     """
     return empty_or_used(shape, dtype)[0]
 
@@ -78,7 +78,7 @@ class _Block:
         self.memory = _starting_at(_HUGE_PAGE, -(-size // _HUGE_PAGE) * _HUGE_PAGE)
 
     def release(self) -> None:
-        """Return this block to the pool, and allow the system to take back its pages.
+        """Return this block to the pool; the operating system may then take back the block's pages.
 
         A finaliser calls this method, in any thread and at any time, so it must not wait for a
         lock. The pool is a deque, whose methods are thread-safe without a lock.

@@ -39,7 +39,10 @@ _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
-    """Return whether X is a matrix of one- or two-byte numbers in memory that float32 can hold."""
+    """Return whether X is a matrix in memory whose numbers have one or two bytes.
+
+    float32 must also be able to represent these numbers exactly.
+    """
     if type(X) is not np.ndarray:  # X is a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
@@ -69,7 +72,7 @@ def as_mapped_rows(
     or_vector: bool = False,
     is_measured: bool = False,
 ) -> Any:
-    """Return X as validated rows, or unchanged if the caller reads X block by block.
+    """Return X as validated rows; if the caller reads X block by block, return X unchanged.
 
     If the rows are returned unchanged, only their shape and type are checked. `on_disk` says
     whether the caller reads mapped rows block by block. `narrow` says whether the caller reads
@@ -128,9 +131,10 @@ def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
 
 
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return narrow rows in the type in which kernels receive them; return other rows unchanged.
+    """Return int8, float16 or bfloat16 rows in the type that kernels receive.
 
-    No number is converted: the result is a view of the bits of X.
+    No number is converted: the result is a view of the bits of X. All other rows are returned
+    unchanged.
     """
     if not has_kernels(X):
         return X
@@ -153,9 +157,9 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
     """Return the rows [lo, hi) of X, validated and in memory.
 
-    Mapped rows are copied, and their pages are then released. During the copy, the operating system
-    reads the next hi - lo rows into its cache. Narrow rows are converted to float32. Rows that are
-    neither mapped nor narrow have already been validated, and are in memory.
+    Mapped rows are copied, and their pages are then released. Meanwhile, the operating system reads
+    the next hi - lo rows of the file into its cache. Narrow rows are converted to float32. Rows
+    that are neither mapped nor narrow have already been validated, and are in memory.
     """
     if not is_read_in_blocks(X):
         return X[lo:hi]
@@ -194,7 +198,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy the requested rows `order[lo:hi]`, in ascending order of their row numbers."""
+        """Copy the requested rows at the positions `order[lo:hi]`; their row numbers ascend."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]
@@ -240,7 +244,7 @@ def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
 
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
-    """Return how many of n rows fit into the given share of `memory` (in bytes).
+    """Return how many of n rows fit into `share` * `memory` bytes.
 
     ValueError is raised if fewer than ``min(n, _MIN_ROWS)`` rows fit.
     """
@@ -249,7 +253,7 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 
 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return a description of X; a later run compares it with the description of its own rows.
+    """Return a description of X, by which a later run checks that its rows are the same.
 
     If X is a memory map, the function returns the shape and the type of X, the place of X in its
     file, and the path, the size and the modification time of the file. If X is an array in memory,

@@ -51,11 +51,11 @@ _getcpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "
 
 
 class _Places:
-    """The CPUs on which helping threads may run: all CPUs except that of the last caller.
+    """The CPUs on which helping threads may run: all except the CPU of the last caller.
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
-    thread. In a virtual machine of KVM, a sleeping CPU does not count as idle. After every pause of
-    a few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. A
+    thread. In a KVM virtual machine, a sleeping CPU does not count as idle. After every pause of a
+    few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. A
     helping thread that is woken on the caller's CPU must wait for the caller. If a helping thread
     must wait for the caller, a call on two threads takes as long as on one thread
     (docs/dev/costs.md, "Threads after a pause").
@@ -224,7 +224,7 @@ def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
 
 
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
-    """Return the boundaries of blocks of consecutive rows that take about the same work.
+    """Return the boundaries of blocks of consecutive rows; all blocks take about the same work.
 
     `cumulative[i]` is the total work of the rows before row i, for i from 0 to n. For example, if
     `cumulative` is the indptr of a CSR matrix, the work of a row is its number of stored entries.
@@ -447,8 +447,8 @@ def _work(state: _State) -> None:
 def _prange_is_safe() -> bool:
     """Return whether several threads of this process may run prange loops at the same time.
 
-    Only some threading layers of Numba allow several threads to run prange loops at the same time.
-    The first call that returns False issues a warning.
+    Only some of Numba's threading layers allow several threads to run prange loops at the same
+    time. The first call that returns False issues a warning.
     """
     state = _state
     # On the workqueue layer, Numba aborts the process if two threads run prange at the same time,
@@ -480,7 +480,7 @@ def _find_prange_fault() -> str:
 
 @kernel
 def _nothing(lo, hi):  # type: ignore[no-untyped-def]
-    """Do nothing: this kernel only serves to test whether prange is safe."""
+    """A kernel that does nothing; it only serves to test whether prange is safe."""
 
 
 def _run_prange(

@@ -14,9 +14,9 @@ returns a fitted copy and leaves the measure unchanged. The score of an ``UpperB
 cannot be computed from the raw score of two encoded rows; the raw score only determines an upper
 bound on the score. A search by an ``UpperBounded`` measure selects candidates by their raw scores,
 and the method ``rescore`` of the measure ranks the candidates by their exact scores.
-``measure.capabilities`` states which operations of searches and indexes are possible with a
-measure. The measures without parameters are rows of a table in the module ``table``; every other
-measure is a class.
+``measure.capabilities`` states which operations a search or an index supports with a measure. The
+measures without parameters are rows of a table in the module ``table``; every other measure is a
+class.
 
 You can define your own measure as a small class. The following measure compares only the signs of
 the entries of two rows:

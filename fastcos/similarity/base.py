@@ -81,8 +81,8 @@ class UpperBounded(Measure, Protocol):
 
     A search selects candidates by the raw scores of encoded rows, and ``rescore`` ranks the
     candidates by their exact scores (filter and refine). The search for a query ends when
-    ``upper_bound`` shows that none of the remaining items can have a higher score. ``to_score`` is
-    applied to the scores that ``rescore`` returns.
+    ``upper_bound`` shows that none of the remaining items can have a higher score than the best k
+    items found so far. ``to_score`` is applied to the scores that ``rescore`` returns.
     """
 
     def precompute(self, B: Rows) -> Any:
@@ -132,7 +132,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(measure: Any) -> Capabilities:
-    """Return the capabilities of a measure, whether it is an instance of BaseMeasure or not."""
+    """Return the capabilities of a measure, which need not be an instance of BaseMeasure."""
     kind = type(measure)
     fits_nothing = _inherits(kind, "_fit")
     return Capabilities(

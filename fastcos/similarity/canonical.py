@@ -45,7 +45,8 @@ class QueryMetric(NamedTuple):
     Attributes
     ----------
     metric : ndarray (k, k), float64
-        C, the covariance of the users u or, if ``centered`` is false, their second moments E[uu'].
+        C: the covariance of the users u or, if ``centered`` is false, the matrix E[uu'] of their
+        second moments.
     factor : ndarray (k, r), float64
         A matrix L for which LL' = C; its number of columns, r, is the rank of C.
     """
@@ -233,8 +234,8 @@ def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
     """Return a factor L (k, r) of the covariance or of the second moments of the users.
 
     If ``centered`` is true, LL' is the covariance; otherwise, LL' is the matrix of second moments.
-    The number r is the rank of LL', up to rounding errors of float64. Memory-mapped users are read
-    in blocks.
+    The number r is the rank of LL', up to float64 rounding errors. Memory-mapped users are read in
+    blocks.
     """
     n, k = users.shape
     R = triangle(users, mean_of(users) if centered else None)

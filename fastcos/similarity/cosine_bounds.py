@@ -88,12 +88,12 @@ class Sensitivity(NamedTuple):
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps G whose condition number is limited.
 
-    The range is exact: the cosine equals the lower end under one invertible matrix G with a
-    condition number of at most ``condition``, and the upper end under another. In terms of Fisher's
-    z = artanh(cosine), the range extends from z - ln(``condition``) to z + ln(``condition``), for
-    every pair of vectors with the given cosine.
+    The range is exact: some invertible matrix G with a condition number of at most ``condition``
+    makes the cosine equal to the lower end, and another such matrix makes it equal to the upper
+    end. In terms of Fisher's z = artanh(cosine), the range extends from z - ln(``condition``) to z
+    + ln(``condition``), for every pair of vectors with the given cosine.
 
-    Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
+    Source: Wielandt's angle bound, and Bauer and Householder 1960, restated for Fisher's z.
 
     Parameters
     ----------
@@ -138,9 +138,9 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     - If some products are positive and none is negative, the upper end of the range is 1. The lower
       end is 0 if, in some dimension, exactly one of x_l and y_l is zero. Otherwise, the lower end
       is 2 sqrt(r s) / (r + s), where r is the smallest ratio y_l / x_l of nonzero entries, and s is
-      the largest.
-    - If some products are negative and none is positive, the range is -b to -a, where a to b is the
-      range for x and -y.
+      the largest such ratio.
+    - If some products are negative and none is positive, let a and b be the ends of the range for x
+      and -y. The range for x and y is then -b to -a.
     - If all products are zero, the cosine is always 0.
 
     A cosine can come arbitrarily close to an end of the range, but need not reach it.
@@ -197,7 +197,8 @@ def cosine_interval(
     x, y
         As in :func:`unbounded_range`.
     condition : float
-        Largest entry of D divided by its smallest, from 1 to 1e15.
+        The largest allowed condition number of D, from 1 to 1e15. The condition number is the
+        largest entry of D divided by the smallest.
     n_threads : int, optional
         As in :func:`fastcos.top_k`.
 
@@ -301,7 +302,7 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
 def rescaling_distance(first: Any, second: Any) -> float:
     """Return Hilbert's projective distance between two metrics.
 
-    If the cosine of a pair of vectors is computed in both metrics, the two values of Fisher's z
+    Two vectors have a cosine in each of the metrics. The values of Fisher's z for these two cosines
     differ by at most half of Hilbert's distance between the metrics. For a map G with the condition
     number κ, the distance between the metrics I and GG' is 2 ln κ.
 

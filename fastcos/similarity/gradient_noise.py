@@ -75,8 +75,8 @@ def gradient_noise(
     predicts the scale. It also predicts how fast the factors approach this scale
     (``epochs_to_forget``). Let x be the row of an item or user, and w the weight of that item or
     user. At convergence, the sum of w xx' over all items equals the sum of w xx' over all users.
-    Among all metrics GG' of the items that leave the predictions unchanged, exactly one makes the
-    sum of w xx' over the items equal to the sum of w xx' over the users. The metric GG' at
+    Many metrics GG' of the items leave the predictions unchanged. For exactly one of these metrics,
+    the sum of w xx' over the items equals the sum of w xx' over the users. The metric GG' at
     convergence is the geometric mean of two matrices: the inverse of the sum of w xx' over the
     items, and the sum of w xx' over the users. If the squared slopes of all observations have the
     same mean, the converged factors are those that an audit calls ``balanced_by_counts``.
@@ -117,9 +117,9 @@ def gradient_noise(
     Raises
     ------
     ValueError
-        Widths or shapes do not match; an array contains NaN or infinity; ``step`` is not positive
-        or a decay is negative; items or users have fewer than d linearly independent columns; or
-        the weight decay is 0 and so many slopes are 0 that some dimension has no gradient noise.
+        Widths or shapes do not match; an array contains NaN or infinity; ``step`` is not positive;
+        a decay is negative; items or users have fewer than d linearly independent columns; or, if
+        there is no weight decay, so many slopes are 0 that some dimension has no gradient noise.
 
     Notes
     -----
@@ -200,11 +200,12 @@ def gradient_noise(
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
     """Return the number of epochs in which the distance to convergence falls by a factor of e.
 
-    The number of epochs is computed for a step of 1. The distance to convergence is the logarithm
-    of the condition number of the map from the converged factors to the current factors. ``start``
-    (d, d) is the map from the converged factors to the factors at the start. ``items`` and
-    ``users`` (d, d) are the Gram matrices of the converged items and users. ``weighted`` (d, d) is
-    the weighted Gram matrix of the converged rows, which is the same for items and users.
+    The number of epochs is computed for a step of 1. A linear map takes the converged factors to
+    the current factors; the distance to convergence is the logarithm of this map's condition
+    number. ``start`` (d, d) is the map from the converged factors to the factors at the start.
+    ``items`` and ``users`` (d, d) are the Gram matrices of the converged items and users.
+    ``weighted`` (d, d) is the weighted Gram matrix of the converged rows, which is the same for
+    items and users.
     """
     import scipy.integrate
     import scipy.linalg

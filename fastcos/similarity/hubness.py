@@ -89,7 +89,7 @@ class _Local(BaseMeasure):
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _statistics_of(self, rows: Rows, *, are_items: bool) -> Floats:
-        """Return the statistic (n,) of each row, for items or for queries.
+        """Return the statistic (n,) of each row; `are_items` says whether the rows are items.
 
         The statistics of the fitted items are not computed again, because ``fit`` has stored them.
         """
@@ -124,11 +124,11 @@ class CSLS(_Local):
     """2 cosine - r(x) - r(y), where r is the mean cosine of a row with its K nearest rows.
 
     The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
-    words of two languages, r(y) of an item y is the mean of the cosines of y with the K nearest
-    queries. To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y)
-    is the mean of the cosines of y with the K nearest of the remaining items. The result for a
-    query therefore does not depend on the other queries of a call. Pitfall: a search makes two
-    passes over all pairs of rows, or three for queries that are not items. Source: Conneau et al.
+    words of two languages, r(y) is the mean of the cosines of an item y with the K nearest queries.
+    To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the
+    mean of the cosines of y with the K nearest of the remaining items. The result for a query
+    therefore does not depend on the other queries of a call. Pitfall: a search makes two passes
+    over all pairs of rows, or three for queries that are not items. Source: Conneau et al.
     arXiv:1710.04087.
 
     Parameters
@@ -136,8 +136,8 @@ class CSLS(_Local):
     n_neighbors : int, default 10
         The number K of neighbours, at most the number of other items.
     other : array_like (m, d), optional
-        Rows, such as the words of another language. The neighbours of an item are the nearest of
-        these rows. Default: the remaining items.
+        The rows among which the neighbours of an item are found, for example the words of another
+        language. Default: the remaining items.
     """
 
     name = "csls"

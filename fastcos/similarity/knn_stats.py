@@ -34,7 +34,7 @@ class RowLookup:
 
     @parallel.lazy_attribute
     def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """The fingerprints of the rows in ascending order, and the row number of each."""
+        """The ascending fingerprints of the rows, and the row number of each fingerprint."""
         hashes = fingerprints(self._rows)
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order

@@ -254,9 +254,9 @@ class _Whitened(Mapped):
     def _whiten(self, moment: Floats) -> None:
         """Set ``root_`` to L (d, r), where LL' is the inverse of moment + ridge * m * I.
 
-        Constant columns of the items are dropped. Let C be the moments of the columns that are not
-        constant. The number m is the mean eigenvalue of C. C must have full rank, unless ``ridge``
-        is positive or only the leading ``n_components`` directions are used.
+        Constant columns of the items are dropped. Let C be the part of `moment` that belongs to the
+        other columns. The number m is the mean eigenvalue of C. C must have full rank, unless
+        ``ridge`` is positive or only the leading ``n_components`` directions are used.
         """
         varying_columns = np.flatnonzero(np.diag(moment) > 0)
         values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])
@@ -413,7 +413,7 @@ class LearnedDiagonal(Mapped):
     Parameters
     ----------
     pairs : array_like (m, 2), int, optional
-        Item numbers of the pairs. Required.
+        The row numbers of the two items of each pair. Required.
     targets : array_like (m,), optional
         The similarity of each pair, on any scale: for example, 0 for dissimilar pairs and 1 for
         similar pairs. Required.
@@ -454,10 +454,10 @@ class LearnedDiagonal(Mapped):
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Return the negative correlation of weighted cosines with centred targets, and its gradient.
+    """Return minus the correlation of weighted cosines with centred targets, and its gradient.
 
-    ``logs`` (d,) contains the logarithms of the weights. Row i of ``xy``, ``xx`` and ``yy`` (m, d)
-    contains x * y, x * x and y * y for the rows x and y of pair i.
+    ``logs`` (d,) contains the logarithms of the weights. For the rows x and y of pair i, row i of
+    ``xy``, ``xx`` and ``yy`` (m, d) is x * y, x * x and y * y, respectively.
     """
     w = np.exp(logs)
     with parallel.blas_lock():

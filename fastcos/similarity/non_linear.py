@@ -69,14 +69,15 @@ def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
 class Recos(BaseMeasure):
     """x·y / max |x·z| over all reorderings z of y for which x·z has the sign of x·y.
 
-    The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
-    descending order if x·y < 0. The value is 1 if x·y > 0 and the same permutation sorts the
-    entries of x and of y. The magnitude of the value is never below the magnitude of the cosine. If
-    the denominator is 0, the value is 0. Let x↑ be the row x with sorted entries, and let the axis
-    a be the mean direction of the sorted items. A search selects candidates by the candidate score
-    x·y / ((x↑·a) (y↑·a)). The largest angle between the axis and a sorted item limits how much the
-    value of the measure differs from the candidate score. Pitfalls: the value depends on the basis,
-    and a search computes many exact scores per query. Source: Ai arXiv:2602.05266.
+    The value is x·y / |sort(x)·sort(y)|. The entries of sort(x) ascend. The entries of sort(y)
+    ascend if x·y is at least 0, and descend otherwise. The value is 1 if x·y > 0 and the same
+    permutation sorts the entries of x and of y. The magnitude of the value is never below the
+    magnitude of the cosine. If the denominator is 0, the value is 0. Let x↑ be the row x with
+    sorted entries, and let the axis a be the mean direction of the sorted items. A search selects
+    candidates by the candidate score x·y / ((x↑·a) (y↑·a)). The largest angle between the axis and
+    a sorted item limits how much the value of the measure differs from the candidate score.
+    Pitfalls: the value depends on the basis, and a search computes many exact scores per query.
+    Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -163,7 +164,11 @@ class MutualProximity(BaseMeasure):
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute cosine moments of items, and the largest standardised value per grid point."""
+        """Compute the moments of the items' cosines, and a maximum over the items per grid point.
+
+        At a grid point, the value of an item is the grid point, standardised by the mean and the
+        deviation of the item's cosines.
+        """
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)
@@ -189,7 +194,7 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return a bound on the logarithm of the product, for cosines of at most ``raw``."""
+        """Return a bound on the log of the product, for pairs with a cosine of at most ``raw``."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
@@ -241,9 +246,9 @@ class NormAngleDistance(BaseMeasure):
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ
     (g / λ + θ). For every s of at most 2, the pairs (g, θ) that have this distance s form a curve.
     On this curve, g / λ + θ is smallest at one of the two ends. At one end of the curve, g / λ + θ
-    is 2 arcsin(s/2). At the other end, g / λ + θ is s / w, which is at least 2 arcsin(s/2). If s
-    exceeds 2, g / λ + θ is at least π. The sum is also at least sqrt(s² - 4) / w, the value of g /
-    λ at θ = π. Pitfall: a suitable λ depends on the units of the rows. Source: You
+    is 2 arcsin(s/2). At the other end of the curve, g / λ + θ is s / w, which is at least 2
+    arcsin(s/2). If s exceeds 2, g / λ + θ is at least π. The sum is also at least sqrt(s² - 4) / w,
+    the value of g / λ at θ = π. Pitfall: a suitable λ depends on the units of the rows. Source: You
     (arXiv:2504.16318), corrected.
 
     Parameters
@@ -287,7 +292,7 @@ class NormAngleDistance(BaseMeasure):
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the largest score for encoded rows with the squared distance s² = -raw."""
+        """Return the largest possible score for encoded rows with the squared distance -raw."""
         # The rounding errors of encoded rows and of their squared distance are proportional to the
         # magnitude of the terms that are subtracted.
         norms = np.hypot(norms_of(Q), self._median_norm)

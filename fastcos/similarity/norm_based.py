@@ -55,9 +55,9 @@ class _MeanNorm(BaseMeasure):
 class ScaledSimilarity(_MeanNorm):
     """α cosine + (1 - α) (|x| + |y|) / m, where m is the mean norm of the items that are not zero.
 
-    Pitfalls: the value is unbounded. The items of a query are ranked by α cosine + (1 - α) |y| / m,
-    so popular items are favoured if they have large norms. In the cited article, the norms are not
-    divided by m, so the measure depends on the units of the norms. To obtain the ranking of the
+    Pitfalls: the value is unbounded. For one query, the items are ranked by α cosine + (1 - α) |y|
+    / m, so popular items are favoured if they have large norms. In the cited article, the norms are
+    not divided by m, so the measure depends on the units of the norms. To obtain the ranking of the
     article for a weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You (arXiv:2504.16318).
 
     Parameters

@@ -17,7 +17,7 @@ _ENTRIES_PER_SCORING = 1 << 17
 
 
 def row_products(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Floats:
-    """Return the inner products (n,) of row i of x and row i of y, summed as in ``pair_scores``."""
+    """Return, for each i, the inner product of rows x[i] and y[i], summed as in ``pair_scores``."""
     depth = x.shape[1]
     whole = depth - depth % _LANES
     lanes = np.zeros((len(x), _LANES))

@@ -121,7 +121,7 @@ class Eq2Cosine(Mapped):
 
 @register
 class WeightCosine(BaseMeasure):
-    """W_ij / sqrt(W_ii W_jj) for the weights W = AB' of a model; a row is [a_i, b_i], of width 2k.
+    """W_ij / sqrt(W_ii W_jj) for the weights W = AB' of a model; row i is [a_i, b_i], of width 2k.
 
     For A = B (Eq. 5 of the paper), the value is the cosine of b_i and b_j. No reparametrisation of
     the model changes the value of the measure. Pass the factors A and B side by side, as

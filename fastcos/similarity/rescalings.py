@@ -1,4 +1,4 @@
-"""Rescalings D of the latent dimensions, which objective (1) of the paper does not determine.
+"""Rescalings D of the latent dimensions; objective (1) of the paper does not determine D.
 
 Objective (1) depends on A and B only through AB'. For every invertible diagonal matrix D, the pair
 (A D, B D^-1) is therefore also a solution, but its cosines are different. The rescalings of this

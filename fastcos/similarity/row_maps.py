@@ -1,8 +1,8 @@
 """Linear maps of rows that keep equal rows equal, bit for bit.
 
-A matrix product of BLAS may round a row differently if the row has another position in the matrix,
-or if the matrix has another size. If a matrix product maps the rows, two equal rows may therefore
-have slightly different images, and rounding errors then decide which row is ranked first. With the
+A BLAS matrix product may round a row differently if the row has another position in the matrix, or
+if the matrix has another size. If a matrix product maps the rows, two equal rows may therefore have
+slightly different images, and rounding errors then decide which row is ranked first. With the
 functions of this module, equal rows have equal images, because the image of a row depends only on
 that row.
 """
@@ -47,8 +47,8 @@ def first_copies(rows: Rows) -> Integers | None:
 
     The result is None if all rows are different.
 
-    If rounding has given different values to equal rows, ``values[first_copies(rows)]`` gives equal
-    values to equal rows again. The function takes O(n d + n log n) time.
+    If rounding has given different values to equal rows, ``values[first_copies(rows)]`` gives all
+    equal rows the same value. The function takes O(n d + n log n) time.
     """
     _, first, group_of = np.unique(fingerprints(rows), return_index=True, return_inverse=True)
     if len(first) == len(rows):

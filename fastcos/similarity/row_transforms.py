@@ -22,7 +22,7 @@ _HASHED_AT_ONCE = 8192
 
 
 def norms_of(rows: Rows) -> Floats:
-    """Return the Euclidean norms (n,) of rows, even if the squares of a row would underflow."""
+    """Return the Euclidean norms (n,) of rows, even if squares of their entries would underflow."""
     _, norms, exponents = _scale_up(rows)
     return norms if exponents is None else np.ldexp(norms, -exponents)
 

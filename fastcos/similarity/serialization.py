@@ -34,7 +34,7 @@ def parameters_of(measure: Measure) -> dict[str, Any]:
 def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return the fields and the arrays of a measure, for storage in files.
 
-    The fields are the name and the parameters of the measure, which can be stored as JSON.
+    The fields, which can be stored as JSON, are the name and the parameters of the measure.
 
     ``from_parts`` restores the measure from the fields and arrays. The fields and arrays contain
     only the class and the parameters, so a restored measure has to be fitted again. The function

@@ -37,7 +37,7 @@ class MeasureRow(NamedTuple):
     invariances : Invariances
         How changes of the embeddings affect the scores.
     raw_score : {"cosine", "dot", "euclidean"}
-        The comparison of transformed rows; "euclidean" is minus the squared distance.
+        How transformed rows are compared; "euclidean" stands for minus the squared distance.
     transform : callable, optional
         Function that takes rows (n, d) and returns rows (n, d').
     centre_and_scale : callable, optional
@@ -65,7 +65,7 @@ def share_of_half_turn(cosines: Floats) -> Floats:
 
 
 def negative_distances(negative_squares: Floats) -> Floats:
-    """Return the negative distances for negative squared distances."""
+    """Convert negative squared distances to negative distances."""
     return -np.sqrt(-negative_squares)
 
 
@@ -97,13 +97,13 @@ def mean_and_one(items: Rows) -> tuple[Floats, Floats]:
 
 
 def zero_and_inverse_norms(items: Rows) -> tuple[Floats, Floats]:
-    """Return a centre of 0, and the scale 1 / norm of each column (0 for a zero column)."""
+    """Return a centre of 0, and a scale per column: 1 / norm, or 0 for a zero column."""
     centre = np.zeros(items.shape[1])
     return centre, inverses(np.sqrt(mean_squares_of(items, centre) * len(items)))
 
 
 def mean_and_inverse_deviations(items: Rows) -> tuple[Floats, Floats]:
-    """Return the mean row, and the scale 1 / deviation of each column (0 if constant)."""
+    """Return the mean row, and a scale per column: 1 / deviation, or 0 for a constant column."""
     centre = mean_of(items)
     return centre, inverses(np.sqrt(mean_squares_of(items, centre)))
 

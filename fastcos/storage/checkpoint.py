@@ -177,7 +177,7 @@ class Checkpoint:
         return {name: _open_map(self.path / f"{name}.npy") for name in self._names}
 
     def _resume(self, folder: Path, request: Mapping[str, Any], arrays: Shapes) -> None:
-        """Check that a directory holds a run with the same request; adopt its block size.
+        """Check that `folder` holds a run with this request; use the block size of that run.
 
         FastcosFormatError is raised if `run.json`, or the header of an array, is damaged.
         """
@@ -197,7 +197,7 @@ class Checkpoint:
                 )
 
     def _check_request(self, folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of a `run.json`; raise an error if it contains a different request."""
+        """Return the content of `run.json`; raise an error if its request is not `request`."""
         text = (folder / _RUN).read_bytes()
         try:
             run = json.loads(text)
@@ -238,7 +238,7 @@ class Checkpoint:
             raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
 
     def _files(self, arrays: Shapes) -> Shapes:
-        """Return the shape and dtype of each array, and of the flags if the run is incomplete."""
+        """Return the shape and dtype of each array; include the flags if the run is incomplete."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
 

@@ -48,7 +48,7 @@ Value = TypeVar("Value")
 
 
 class StorageError(ValueError):
-    """An error about a stored object, with a message of one line of at most 300 characters."""
+    """An error about a stored object, with a one-line message of at most 300 characters."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(validation.one_line(str(message)))
@@ -285,7 +285,7 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write `arrays`, then a header that also lists the kept arrays; return its checksum.
+    """Write `arrays`, then a header that also lists the kept arrays; return the header's checksum.
 
     `kept_entries` contains the header entries of arrays that are already in the directory and are
     not written again. `expected` is the checksum that the directory must still have when its header
@@ -351,7 +351,7 @@ def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
     """Write an array to a file whose name contains a hash of its content.
 
-    The function returns the entry of the array for the header.
+    The function returns the header entry of the array.
     """
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     head = io.BytesIO()

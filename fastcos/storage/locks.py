@@ -43,7 +43,7 @@ class LockedError(OSError):
 
 
 class _ThreadLock:
-    """The lock of a directory among the threads of this process, and the id of its owner thread."""
+    """The lock of a directory within this process, and the id of the thread that owns the lock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

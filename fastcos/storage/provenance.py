@@ -26,7 +26,7 @@ def versions() -> dict[str, str]:
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a run, with versions and machine, as a dict for JSON."""
+    """Return the parameters, the software versions and the machine of a run as a dict for JSON."""
     settings = config.get_config()
     return {
         "parameters": json_ready(parameters),

@@ -215,7 +215,7 @@ def as_real(
 
 
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """Return ``value`` if it is one of ``choices``; else raise ValueError, which lists them."""
+    """Return ``value`` if it is one of ``choices``; else raise ValueError and list the choices."""
     if not isinstance(value, str) or value not in choices:
         got = f"{format_value(value)}{did_you_mean(value, choices)}"
         room = LONGEST_MESSAGE - len(f"{name} must be one of , got {got}")
@@ -273,9 +273,9 @@ def as_rows(
     converted to this type. X is copied only if its memory order or its type must change. Rows of
     uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
     number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
-    the function does not look for NaN and infinity in float32 rows. The caller will find these
-    values when it computes the norms of the rows: a row that contains NaN or infinity has a norm of
-    NaN or infinity.
+    the function does not look for NaN and infinity in float32 rows. The caller finds such values
+    when it computes the norms of the rows, because the norm of a row with NaN or infinity is not
+    finite.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -650,7 +650,7 @@ def read_only(array: Array) -> Array:
     """Return a read-only view of ``array``, or None if ``array`` is None.
 
     Input arrays are passed to kernels as read-only views for two reasons: kernels are compiled only
-    for read-only inputs, and no code of fastcos can change the caller's array by mistake.
+    for read-only inputs, and fastcos cannot change the caller's array by mistake.
     """
     if array is None:
         return array

@@ -34,7 +34,7 @@ def as_array(name: str, values: Any) -> Array:
 
 
 def is_sparse(values: Any) -> bool:
-    """Return whether ``values`` is a sparse matrix of SciPy, without importing scipy.sparse.
+    """Return whether ``values`` is a SciPy sparse matrix, without importing scipy.sparse.
 
     If scipy.sparse has not been imported yet, ``values`` cannot be a sparse matrix.
     """
@@ -47,7 +47,7 @@ def is_sparse(values: Any) -> bool:
 
 
 def from_container(name: str, values: Any) -> Any:
-    """Return a container of another library as an array if NumPy cannot read it exactly.
+    """Convert a container of another library to an array if NumPy cannot read it exactly.
 
     Values that NumPy reads exactly are returned unchanged. TypeError is raised for a masked array,
     because NumPy would drop its mask, and for a table with a column of ids, because NumPy would use
@@ -253,7 +253,7 @@ def _from_objects(name: str, array: Array) -> Array:
 
 
 def _check_columns(name: str, columns: list[str]) -> None:
-    """Raise TypeError if a table has a column of ids; NumPy would use the ids as coordinates."""
+    """Raise TypeError if a table has a column of ids, which NumPy would use as coordinates."""
     ids = [column for column in columns if is_id(column)]
     users = [column for column in columns if column_word(column, USER_WORDS) in USER_WORDS]
     items = [column for column in columns if column_word(column, ITEM_WORDS) in ITEM_WORDS]

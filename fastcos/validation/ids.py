@@ -36,7 +36,7 @@ def are_strings(ids: Ids) -> bool:
 
 
 def format_id(value: Any) -> str:
-    """Return an id as text for an error message: without its NumPy type, and cut if it is long."""
+    """Return an id as text for an error message, without its NumPy type; a long id is cut."""
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= _LETTERS_SHOWN else f"{text[:_LETTERS_SHOWN]}..."
 
