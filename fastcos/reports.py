@@ -27,7 +27,7 @@ import numpy as np
 
 Result = TypeVar("Result", bound=type)
 
-# The number of rows of a long table that repr shows. A table of ten rows, its title and the verdict
+# The method repr shows this many rows of a long table. A table of ten rows, its title and the verdict
 # together fit into the 24 lines of a terminal.
 MAX_ROWS = 10
 # The largest number of characters in a cell, and in a line of text.

@@ -27,8 +27,8 @@ from .jit import relaxed_kernel
 ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
-# If |s - x a|^2 is below this fraction of |s|^2, s - x a counts as zero. For a user with only one
-# item, s - x a is zero except for rounding errors.
+# The residual s - x * a is treated as zero if its squared norm is below this fraction of |s|^2.
+# For a user with only one item, the residual is zero except for rounding errors.
 ROUNDING = np.float32(1e-10)
 # The logit of pool items with which the user has interacted. An item with this logit has no weight
 # as a negative sample.

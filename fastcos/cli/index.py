@@ -95,7 +95,7 @@ def _build(args: argparse.Namespace) -> int:
 
 def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
-    help_ = "file of vectors with ids; items with an id that is already in the index are replaced"
+    help_ = "file of vectors with ids; a vector whose id is already in the index replaces that item"
     parser.add_argument("source", metavar="SOURCE", help=help_)
     options.add_vectors(parser)
     options.add_model_name(parser)

@@ -58,15 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "calibration.json of `fastcos calibrate`; adds a p-value for each score to the output"
     add("--calibration", metavar="FILE", help=help_)
     help_ = (
-        "highest p-value that a neighbour can have; the p-value of a score is the share of random "
-        "pairs that score at least as high"
+        "highest p-value that is allowed for a neighbour; the p-value of a score is the share of "
+        "random pairs that score at least as high"
     )
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
-        "rescaling D of the dimensions, for a model that `fastcos fit --objective dropout` wrote: "
-        "identity (the default), orthonormal, weights, balanced, data or smoothed, or two "
-        f"exponents A,B for D = S^A Σ^B. {options.RESCALING_SYMBOLS}"
+        "rescaling D of the dimensions, only for models that `fastcos fit --objective dropout` "
+        "wrote; one of identity (the default), orthonormal, weights, balanced, data and smoothed, "
+        f"or two exponents A,B for D = S^A Σ^B. {options.RESCALING_SYMBOLS}"
     )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)

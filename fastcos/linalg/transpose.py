@@ -12,7 +12,7 @@ from fastcos.kernels import csr, records
 # non-zeros on average. Each part needs a cleared counter for every column. With this many non-zeros
 # per column, clearing the counters takes little time compared with the transposition.
 _NNZ_PER_COLUMN = 8
-# The smallest number of non-zeros of a part. If each part had half as many non-zeros, a second
+# A part has at least this many non-zeros. If each part had half as many non-zeros, a second
 # thread would save no time (bench/lab/curves.py).
 _NNZ_PER_PART = 2**18
 

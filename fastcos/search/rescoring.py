@@ -143,7 +143,7 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # A candidate is counted even if its score only equals the upper bound. An item that is not a
+    # A candidate whose score equals the upper bound is counted, too. An item that is not a
     # candidate may have the same score and a lower number, and would then rank above the candidate.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)

@@ -24,7 +24,7 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Rounding errors of upper bounds are smaller than this number.
 _SLACK = 1e-9
-# MutualProximity replaces standard deviations of cosines by this value if they are smaller.
+# MutualProximity raises standard deviations of cosines that are below this value to this value.
 _MIN_DEVIATION = 1e-12
 # Recos: the rounding error of an angle between float32 rows of 1,024 columns is below this limit.
 _ANGLE_SLACK = 1e-3

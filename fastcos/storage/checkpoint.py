@@ -164,8 +164,8 @@ class Checkpoint:
     def finish(self) -> dict[str, Array]:
         """Rename the directory to its final name; return the arrays as memory maps."""
         if not self.is_complete:
-            # The constructor called check_replaceable, so a directory at this path contains at most
-            # a lock file.
+            # The constructor has already called check_replaceable, so a directory at this path
+            # contains at most a lock file.
             if self.path.is_dir():
                 (self.path / LOCK_FILE).unlink(missing_ok=True)
                 self.path.rmdir()

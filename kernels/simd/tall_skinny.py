@@ -3,7 +3,8 @@
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
 
-# The size of a tile: this many columns of the basis B in B'Z, and this many rows of Z in Z + B C.
+# The size of a tile. To compute B'Z, a tile is this many columns of the basis B. To compute
+# Z + B C, a tile is this many rows of Z.
 TILE = 8
 
 # The number of columns of Z in a tile: a 512-bit register holds 16 float32 numbers.
