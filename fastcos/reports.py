@@ -27,8 +27,8 @@ import numpy as np
 
 Result = TypeVar("Result", bound=type)
 
-# The method repr shows this many rows of a long table. A table of ten rows, its title and the verdict
-# together fit into the 24 lines of a terminal.
+# The method repr shows this many rows of a long table. A table of ten rows, its title and the
+# verdict together fit into the 24 lines of a terminal.
 MAX_ROWS = 10
 # The largest number of characters in a cell, and in a line of text.
 _LONGEST_CELL, _LINE = 60, 100
