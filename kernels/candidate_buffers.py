@@ -1,9 +1,9 @@
-"""Candidates of a block of queries: buffers, thresholds, and the float64 scores of the best.
+"""Candidates of a block of queries: buffers, thresholds, and float64 scores of the best candidates.
 
 A candidate of a query is a slot (the position of a packed item) whose tile score reaches the
 threshold tau of the query. Each query has a buffer of candidates. When the buffer of a query is
 full, and at the end of the search, the k candidates with the best tile scores are scored in
-float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
+float64. The k-th best float64 score is a lower bound on the k-th best of all scores, and becomes
 the next tau. The next tau is close to the k-th best of all scores, because the candidates with the
 best tile scores are nearly the best k. After tau has risen, an unscored candidate in the buffer is
 scored in float64 only if its upper bound reaches tau. All candidates of a full buffer are scored if
@@ -80,7 +80,7 @@ class Scratch(NamedTuple):
     """Buffers that are reused for each query.
 
     `values` holds tile scores in the type of the tiles, `estimates` holds estimates of K, and
-    `bounds` holds lower bounds of K (see ``candidate_filter``). `scores` and `rows` hold the pairs
+    `bounds` holds lower bounds on K (see ``candidate_filter``). `scores` and `rows` hold the pairs
     that are being merged into the best k.
     """
 
@@ -200,8 +200,9 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """Raise each query's tau to the k-th best lower bound among the query's candidates.
 
-    The codes of a candidate give a lower bound of its K. The rounding of a float64 score may lower
-    its K by up to the result of ``score_rounding``, so this result is subtracted from the new tau.
+    The codes of a candidate give a lower bound on its K. If K is computed from a float64 score
+    instead, rounding errors may make it smaller by up to the result of ``score_rounding``, so this
+    result is subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -271,8 +272,7 @@ def _score_front(metric_type, i, query, n_front, queries, items, block, candidat
 def make_room(metric_type, i, query, queries, items, block, candidates, scratch):
     """Make room in the full buffer of query i: raise tau, and drop candidates below tau."""
     n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
-    # The function _score_front is called in only one place, inside a loop, because LLVM would
-    # inline a second call of _score_front.
+    # The loop contains the only call of _score_front, because LLVM would inline each further call.
     while True:
         _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch)
         _keep_reaching(n_front, i, items, block, candidates, scratch)

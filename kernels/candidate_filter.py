@@ -3,7 +3,7 @@
 Scaling. The query `a` is scaled to a row a' of norm about 1, and the item `b` is scaled to a row b'
 of norm at most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' ·
 b' + w o. Here o is the offset of the item, and w is the weight with which the query multiplies
-offsets. A threshold tau is a lower bound of the k-th best K of the query.
+offsets. A threshold tau is a lower bound on the k-th best K of the query.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
@@ -26,14 +26,16 @@ o. An item of the panel can have K ≥ tau only if v is at least the bound v_min
 
 A query has four bound terms (``simd.panel``), all divided by s: tau, the factors by which N and R
 are multiplied, and the weight of the offsets. The statistics of a panel are 1 / t, N, R and the
-range of the offsets. A tile compares v with the largest integer below v_min. In float32 tiles, s =
-t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding error of a float32 sum.
+range of the offsets. In tiles of codes, v is compared with an integer that is lower than v_min by
+at most 2. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative
+rounding error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
-products. A squared distance may have |a| / |b| times the rounding error of an inner product. The
-function ``score_rounding`` returns a bound on the rounding error of a score. The rounding errors of
-tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|.
-Therefore a dropped pair has a float64 score strictly below the threshold by which it was dropped.
+products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
+error of an inner product. The function ``score_rounding`` returns a bound on the rounding error of
+a score. The rounding errors of tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is
+enlarged by SLACK |w o|. Therefore a dropped pair has a float64 score strictly below the threshold
+by which it was dropped.
 
 Shift. Rows of embeddings often share a common direction. If a common direction c is subtracted from
 the rows before packing, a' and b' become shorter, and every term of the bound becomes smaller. For
@@ -74,7 +76,7 @@ _UNDERFLOW = 2.0**-1050
 
 @inlined_kernel
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
-    """Set query i's bound terms in a panel; the threshold is so low that any product reaches it.
+    """Set the bound terms of query i in a panel, with a threshold that every product reaches.
 
     `bound_terms` (4, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
     first three results of ``query_encoding.encode_query``: the quantisation step of the query, and
@@ -95,9 +97,9 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
     The result is 1 less than the smallest product with which an item of the panel may reach the
     threshold. The first four arguments are the bound terms of the query. If residual_norm and
     code_norm are 0, the threshold is compared with the product itself instead of an upper bound of
-    the product. `statistics` (panels, 5) is described in ItemPanels. The products of codes of up to
-    1,024 columns are represented exactly in float32; ``packing.SLACK`` covers the rounding errors
-    of larger products.
+    the product. `statistics` (panels, 5) is described in ItemPanels. If rows have at most 1,024
+    columns, float32 represents the products of codes exactly. For longer rows, ``packing.SLACK``
+    covers the rounding errors of the products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]

@@ -23,18 +23,19 @@ usually there is one range. The kernel takes the following steps:
    (``fastcos.search.task_grid.guess_rank``). The first value of r is a little more than k if there
    are many panels, and less than k if a panel often contains several of the k best slots. The rank
    r is at most the number of panels.
-5. The k-th best float64 score of step 4 is a lower bound of the k-th best score of all slots, so it
+5. The k-th best float64 score of step 4 is a lower bound on the k-th best score of all slots, so it
    is a *proved* threshold. Of the slots that step 4 did not score, only those whose upper bounds
    reach the proved threshold are scored in float64. ``candidate_filter`` proves that a slot whose
    upper bound is below the proved threshold cannot be among the k best.
 6. The k best rows are sorted by descending score, and rows with equal scores by ascending row
    number.
 
-The guessed threshold only decides how many slots are scored before a threshold is proved, so every
-r gives the same neighbours. Step 4 may find fewer than k rows, because the guessed threshold was
-too high or because a filter excludes rows. If step 4 finds fewer than k rows, r is multiplied by 4,
-which lowers the threshold. Step 4 is repeated until k rows have been found or every slot has been
-scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
+The guessed threshold decides only how many slots are scored before a threshold is proved. The
+neighbours are therefore the same for every value of r. Step 4 may find fewer than k rows, because
+the guessed threshold was too high or because a filter excludes rows. If step 4 finds fewer than k
+rows, r is multiplied by 4, which lowers the threshold. Step 4 is repeated until k rows have been
+found or every slot has been scored. When step 4 is repeated, no product is computed again, and no
+slot is scored twice.
 
 A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
 *slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides
@@ -373,7 +374,7 @@ def score_reaching(
 
 @borrowing_kernel
 def _score_rows(i, n_rows, k, queries, items, buffers, n_best, kth_score):
-    """Score buffers.rows[:n_rows] in float64, and add them to the best rows.
+    """Score the rows buffers.rows[:n_rows] in float64, and add them to the best rows.
 
     The best rows are reduced to k when their buffer is nearly full, and after the last rows have
     been scored. The function returns the number of best rows in the buffers, and the k-th best

@@ -1,6 +1,6 @@
 """Packing of rows for the tiles: rows are scaled, rotated, quantised to int8 and put in panels.
 
-Every quantised row is x = s q + e. Here s is the quantisation step, q holds the codes, which are
+A row x is quantised as x = s q + e. Here s is the quantisation step, q holds the codes, which are
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
 change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the rounding
@@ -41,7 +41,8 @@ from .simd.panel import (
 from .simd.quantise import load_elements, measure_row, quantise_row
 
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
-# covers the rotation of both rows, their rounding to float32, and the rounding of thresholds.
+# covers the errors of three operations: the rotation of both rows, their rounding to float32, and
+# the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
 # The norm of a row of up to 65,000 columns is computed in float32 by 16 partial sums. The norm is
 # multiplied by this factor, so that it is an upper bound in spite of rounding errors.
@@ -55,7 +56,7 @@ LARGEST_CODE = np.float32(127.0)
 # one chunk differ little, and the buffer of these rows, 1 kB per column, stays in the second-level
 # cache.
 CHUNK = 8 * PANEL
-# A bitwise exclusive or with this constant adds 128 to each of the four signed codes of a word.
+# XOR with this constant adds 128 to each of the four signed codes of a word.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
 # Tuples of two and of four zeros, whose length tells ``mix_vectors`` how many vectors to transform.
 _TWO_VECTORS, _FOUR_VECTORS = (0, 0), (0, 0, 0, 0)

@@ -116,7 +116,7 @@ def cosine(product, norm):
 def order_by_item(rows, n_items):
     """Return an order (m,) int32 of m pairs that visits the items roughly by item number.
 
-    `rows` (m,) holds the item number of each pair, which is below n_items.
+    `rows` (m,) holds the item number of each pair; all item numbers are below n_items.
     """
     order = np.empty(rows.shape[0], np.int32)
     if rows.shape[0] <= _FEW_PAIRS:

@@ -4,10 +4,10 @@ The kernel follows the steps of ``few_queries``, except that the full codes of m
 multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
 panel is computed. Among the largest scores of the sampled panels, the r-th largest is the estimated
 threshold; the rank r is the setting sample_rank. In the panels outside the sample, the projected
-codes are multiplied first (``projection_filter``). Projected codes give an upper bound for each
-slot. The full codes are multiplied only for the slots whose upper bounds reach the estimated
-threshold. If the k-th best score shows at the end that the estimated threshold was too high, the
-query is compared with the full codes of all slots, so that no neighbour is lost.
+codes are multiplied first (``projection_filter``). Projected codes give an upper bound on the score
+of each slot. The full codes are multiplied only for the slots whose upper bounds reach the
+estimated threshold. If the k-th best score shows at the end that the estimated threshold was too
+high, the query is compared with the full codes of all slots, so that no neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. For
 queries that are unlike the items, the kernel therefore stops using projected codes after a few
@@ -50,10 +50,10 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @inlined_kernel
 def projection_costs_more(n_hits, n_panels, n_queries, items):
-    """Return whether the full codes of all slots of n_panels panels would have taken less time.
+    """Return whether multiplying the full codes of all slots of the panels would have been faster.
 
-    In n_panels panels, n_hits slots were hits by projected codes. The full codes of each hit were
-    multiplied separately.
+    In n_panels panels, n_hits slots were not ruled out by their projected codes, and their full
+    codes were multiplied one slot at a time.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -176,7 +176,7 @@ def _multiply_by_projection(
 
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
-    """Raise the threshold of query i to the score of this rank among the panels' best scores."""
+    """Raise the threshold of query i to the rank-th largest of the panels' largest scores."""
     bound_terms = codes.bound_terms
     bound_terms[THRESHOLD, i] = guess_threshold(
         i, lo, min(rank, hi - lo), bound_terms[THRESHOLD, i], items, codes, largest_products[i],

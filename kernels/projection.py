@@ -64,8 +64,8 @@ class ProjectedQueries(NamedTuple):
         1 for each panel of queries whose full codes are multiplied instead of the projected codes,
         and 0 for the other panels.
     min_products : float32 array (32,)
-        For each query, the smallest score in a tile with which an item may reach the threshold of
-        the query.
+        For each query, the smallest tile score with which an item may reach the threshold of the
+        query.
     """
 
     packed: Any

@@ -16,9 +16,9 @@ and rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
     |g|^2 = |b'|^2 - |u|^2 - 2 (V'b' - u) · u + ((V'V - I) u) · u
          ≤ |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and likewise |h| ≤ t.
 
-Here r is an upper bound of the remainder norm |g|, and t is the corresponding bound of |h|. Apart
-from the rounding errors that rho bounds, |u| ≤ (1 + eps) |b'| and |w| ≤ (1 + eps) |a'|, so a' ·
-b' ≤ w · u + t r + ETA |a'| |b'| with ETA ≥ 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is
+Here r is an upper bound on the remainder norm |g|, and t is the corresponding bound on |h|. Apart
+from the rounding errors that rho bounds, |u| ≤ (1 + eps) |b'| and |w| ≤ (1 + eps) |a'|, so a' · b'
+≤ w · u + t r + ETA |a'| |b'| with ETA ≥ 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is
 bounded as in ``candidate_filter``, by the quantised coordinates w = s q + e and u = t' c + f, with
 |e| |u| ≤ (1 + ETA) |e| |b'|. Let v = q · c be the product of the projected codes. Let R be the
 largest residual norm |f| in the panel of the item. N and W are defined in ``candidate_filter``. An
@@ -52,8 +52,8 @@ from .simd.panel import (
 from .simd.tile_scores import multiply_item, score_panel
 
 # Computing a tile of 32 items and 32 queries takes _CYCLES_PER_TILE cycles, plus
-# _CYCLES_PER_TILE_WORD cycles for each word of a packed row. In the latter cycles, the CPU performs
-# 64 multiply-adds per cycle.
+# _CYCLES_PER_TILE_WORD cycles for each word of a packed row. The cycles for a word correspond to 64
+# multiply-adds per cycle.
 _CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
 # To score one pair outside a tile and enter it in the list of hits, the CPU needs _CYCLES_PER_PAIR
 # cycles, plus one cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to
@@ -68,7 +68,7 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(n_queries, words):
-    """Return two costs in CPU cycles: per word of a tile, and per pair that is scored alone."""
+    """Return two costs in CPU cycles: for each word of a tile, and for each pair outside a tile."""
     cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
     return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 

@@ -145,7 +145,7 @@ def find_hits(isa, p, q, items, block):
 
 @inlined_kernel
 def list_hits(p, q, items, block):
-    """Write the hits of the tile in block.scores to block.hits, and return the number of hits."""
+    """Write the hits among the scores in block.scores to block.hits, and return their number."""
     return list_tile_hits(
         block.scores, block.bound_terms, q * N_BOUND_TERMS * PANEL, items.statistics, p,
         items.row_of_slot.shape[0] - p * PANEL, block.hits,
@@ -209,7 +209,7 @@ def rank_maxima(p, q, items, block, best, largest):
 
 @borrowing_kernel
 def rank_hits(p, q, n_hits, items, block, best, largest):
-    """Raise thresholds as rank_maxima does, from the scores of the n_hits hits of a tile."""
+    """Raise thresholds as rank_maxima does, but only from the scores of a tile's n_hits hits."""
     bound_terms = block.bound_terms[q]
     step = np.float32(1.0) / items.statistics[p, INVERSE_STEP]
     max_offset, min_offset = items.statistics[p, MAX_OFFSET], items.statistics[p, MIN_OFFSET]

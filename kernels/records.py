@@ -120,7 +120,7 @@ class ProjectedPanels(NamedTuple):
 
     The arrays `packed` and `statistics` are laid out as in ItemPanels. The remainder of an item is
     the item minus its projection on the axes. `remainder_norms` (32 panels,) float32 holds an upper
-    bound of the norm of each remainder.
+    bound on the norm of each remainder.
     """
 
     packed: Any
@@ -192,8 +192,8 @@ class Projection(NamedTuple):
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
-        The largest k for which the projection is used: first for searches with few queries, then
-        for searches with many queries. Only ``fastcos.search.plan`` reads `largest_k`.
+        The largest k for which searches with few queries use the projection, and the largest k for
+        which searches with many queries use it. Only ``fastcos.search.plan`` reads `largest_k`.
     """
 
     axes: Any
@@ -366,7 +366,7 @@ class Queries(NamedTuple):
 
 
 class FewQuerySettings(NamedTuple):
-    """The settings of a search with few queries, which are compared with the items one by one.
+    """The settings of a search that compares a few queries with the items, one query at a time.
 
     Attributes
     ----------
@@ -440,7 +440,7 @@ class BlockSettings(NamedTuple):
 
 
 class PanelSettings(NamedTuple):
-    """The range of panels that one task of a BlockSettings searches, and the settings of the task.
+    """The range of panels that one task searches, and the settings of the task.
 
     Attributes
     ----------
@@ -449,8 +449,8 @@ class PanelSettings(NamedTuple):
     capacity : int
         The number of candidates for which the buffer of a query has room, at least 4 k.
     sample_stride, sample_rank : int
-        The largest score of a query in every sample_stride-th panel is computed, and the first
-        threshold of the query is the sample_rank-th largest of these scores. If sample_stride is 0,
+        In every sample_stride-th panel, the largest score of each query is computed. The first
+        threshold of a query is the sample_rank-th largest of these scores. If sample_stride is 0,
         no threshold is estimated.
     use_projection : bool
         Whether projected codes, if the items have any, are multiplied before full codes.
@@ -502,7 +502,8 @@ class SelfJoinState(NamedTuple):
     units : float32 array (panels, 32)
         The number unit(i) of each row, which the docstring of ``self_join`` defines.
     initial_thresholds : float32 array (n,)
-        The threshold of each row before a threshold is estimated, divided by the row's step.
+        The threshold with which the search for each row's neighbours begins, divided by the row's
+        step.
     candidates : Candidates of ``candidate_buffers``
         The candidates of all rows.
     """
@@ -522,14 +523,14 @@ class SearchResults(NamedTuple):
     Attributes
     ----------
     thresholds : float32 array (n,)
-        For each query, a lower bound of its k-th best score, expressed as K (see
+        For each query, a lower bound on its k-th best score, expressed as K (see
         ``candidate_filter``). Kernels read the thresholds and raise them.
     scores, rows : float64 and int64 array (n, k)
         The best items of each query, padded with -inf and -1. Items with equal scores are ordered
         by row number.
     unproved : float32 array (n,)
         For each query, the largest threshold (expressed as K) that may have dropped one of the best
-        k rows. If no threshold may have dropped a best row, the entry is -3e38. If the k-th best
+        k rows. The entry is -3e38 if it is certain that no such row was dropped. If the k-th best
         score of a query among all panels is below the query's entry of `unproved`, the query must
         be searched again.
 
@@ -569,7 +570,7 @@ class CandidateRanges(NamedTuple):
 
 
 class CopyGroups(NamedTuple):
-    """The groups of equal items, with the number of each item's group and each group's members.
+    """The groups of equal items: the group of each item, and the members of each group.
 
     `group_of` (m,) holds the number of each item's group. The items of group g are
     members[starts[g] : starts[g + 1]], in ascending order.
@@ -604,7 +605,7 @@ class Csr(NamedTuple):
 
 
 class BitViews(NamedTuple):
-    """The arrays of a Csr as unsigned integers, which the compiler compares in vector registers.
+    """The arrays of a Csr as unsigned integers, so that loops that compare them are vectorised.
 
     `columns` holds the indices of the matrix, and `values` holds the bits of its data. `magnitude`
     is a mask of all bits of a value except the sign bit, and `infinity` holds the bits of positive

@@ -1,14 +1,15 @@
 """Exact top-k of a self-join: the queries are the items, and each pair of rows is multiplied once.
 
-In the self-join, row a finds row b by the same inner product by which row b finds row a. The kernel
-therefore multiplies the codes of a pair once, and compares the product with the thresholds of both
-rows. With AVX2 and k = 10, a self-join of 30,000 rows of 384 columns takes 0.6 to 0.8 times as long
-as a search that multiplies every pair twice (``docs/dev/costs.md``, "Self-joins").
+In a self-join, the inner product of rows a and b decides both whether row b is a neighbour of row a
+and whether row a is a neighbour of row b. The kernel therefore multiplies the codes of a pair once,
+and compares the product with the thresholds of both rows. With AVX2 and k = 10, a self-join of
+30,000 rows of 384 columns takes 0.6 to 0.8 times as long as a search that multiplies every pair
+twice (``docs/dev/costs.md``, "Self-joins").
 
 Stages. Python divides the panels into blocks, and calls the kernel for one stage after another. The
 stage is a field of the settings:
 
-- Stage ``FIRST`` packs the rows of every block as queries, and estimates their thresholds by a
+- Stage ``FIRST`` packs the rows of every block as queries, and estimates their thresholds from a
   sample of panels, as ``tile_top_k`` does.
 - In a round, each block is compared with one other block, and no block belongs to two tasks. The
   tasks of a round can therefore run at the same time without a lock, although a task changes the
@@ -17,27 +18,29 @@ stage is a field of the settings:
 - Stage ``LAST`` compares the rows of each block with each other, scores the remaining candidates in
   float64, and writes the results (``candidate_buffers``).
 
-Bound. Let j be a query and i an item. In the notation of ``candidate_filter``, the product v of
-their codes bounds the inner product of the scaled rows:
+Bound. Let j be a query and i an item. In the notation of ``candidate_filter``, the product v of the
+codes of j and i bounds the inner product of the scaled rows:
 
     a'(j) · b'(i) ≤ s(j) (v t(i) + error(j)),  error(j) = (|e| N + |s q| R + SLACK |a'| N) / s(j).
 
-Here N and R belong to the panel of i. If the slope of a query is slope(j) (``query_encoding``), the
-scaled rows of one row are proportional, and
+Here N and R belong to the panel of i. Let slope(j) be the slope of query j (``query_encoding``).
+For every row i, the scaled query a'(i) and the scaled item b'(i) are proportional, so
 
     a'(i) · b'(j) / slope(i) = a'(j) · b'(i) / slope(j),
 
-apart from rounding errors. SLACK covers them and those of the float32 operations of this file: it
-exceeds the rounding errors of rotated rows (``packing``) by 180 times the largest relative rounding
-error of one float32 operation. Let unit(j) = s(j) / slope(j), times any constant. Divided by s(i),
-as all bound terms are, the inner product with which row i finds row j is therefore at most
+apart from rounding errors. SLACK covers these rounding errors, and also the rounding errors of the
+float32 operations of this file: the difference between SLACK and the bound for rotated rows
+(2^-17.8, see ``packing``) is 180 times the largest relative rounding error of one float32
+operation. Let unit(j) be s(j) / slope(j), multiplied by a constant that is the same for all rows.
+All bound terms of row i are divided by s(i). The inner product a'(i) · b'(j), divided by s(i), is
+therefore at most
 
     (v t(i) + error(j)) unit(j) / unit(i).
 
-To this bound, the offset of j times the weight of i is added. The upper bound is stored with the
-candidate j of row i as a tile score: as the smallest integer from which ``candidate_buffers``
-computes at least this upper bound. The other functions therefore need not know whether the product
-was computed with the codes of i or with the codes of j as the query.
+The offset of j times the weight of i is added to this bound. If row j becomes a candidate of row i,
+the bound is stored in place of a tile score, as an integer from which ``candidate_buffers``
+computes at least this bound. The functions of ``candidate_buffers`` therefore need not know which
+of the two rows was the query when the product was computed.
 """
 
 import numpy as np
@@ -72,8 +75,9 @@ from .tiles import aligned_empty
 
 # The stages of a self-join. Between them, the stages from 0 on are the rounds.
 FIRST, LAST = -1, -2
-# A task compares this many panels of queries with one panel of items after another, and finishes
-# this many panels together, so that the queries stay in the second-level cache.
+# A task compares this many panels of queries with every panel of items before it goes on to the
+# next queries, so that the queries stay in the second-level cache. It also writes the results of
+# this many panels of queries at a time.
 _PANELS_AT_ONCE = 8
 # The inner product of two rows of codes is below this number, and the number fits in int32.
 _LARGEST_PRODUCT = np.float32(2.1e9)
@@ -83,14 +87,14 @@ _LARGEST_PRODUCT = np.float32(2.1e9)
 def search_self_join(lo, hi, addresses, queries, batch, settings, state, results):
     """Run tasks lo to hi of one stage of a self-join.
 
-    `addresses` is an ItemAddresses, whose items have no tile registers and are packed as int8
-    codes. `queries` is a Queries, and `batch` (n,) holds the number of the row in each slot.
-    `settings` is a SelfJoinSettings, `state` is a SelfJoinState, and `results` is a SearchResults.
-    In the stages FIRST and LAST, task t processes block t. In a round, task t compares two blocks.
-    In the stage LAST, the neighbours of query batch[i] are written to row batch[i] of the arrays of
-    results. All stages together perform O(n^2 d / 2) operations. Besides a SelfJoinState, a call
-    allocates 56 capacity + 32 k bytes. In the stage FIRST, it also allocates the packed queries of
-    a block, and 4 sample_rank bytes per query.
+    `addresses` is an ItemAddresses. Its items are packed as int8 codes, and their instruction set
+    has no tile registers. `queries` is a Queries, and `batch` (n,) holds the number of the row in
+    each slot. `settings` is a SelfJoinSettings, `state` is a SelfJoinState, and `results` is a
+    SearchResults. In the stages FIRST and LAST, task t processes block t. In a round, task t
+    compares two blocks. In the stage LAST, the neighbours of query batch[i] are written to row
+    batch[i] of the arrays of results. All stages together perform O(n^2 d / 2) operations. A call
+    allocates 56 * capacity + 32 * k bytes; the caller allocates the SelfJoinState. In the stage
+    FIRST, a call also allocates the packed queries of a block, and 4 * sample_rank bytes per query.
     """
     items = items_at(addresses)
     candidates = state.candidates
@@ -133,7 +137,7 @@ def search_self_join(lo, hi, addresses, queries, batch, settings, state, results
 
 @kernel
 def _finish_panels(q0, q1, batch, queries, items, block, state, scratch, panel_settings, results):
-    """Score the candidates of query panels q0 to q1 that remain, and write the results."""
+    """Score the remaining candidates of query panels q0 to q1, and write the results."""
     lo, hi, candidates = q0 * PANEL, min(q1 * PANEL, batch.shape[0]), state.candidates
     block_of_panels = Block(
         block.packed, block.size, hi - lo, state.bound_terms[q0:q1], state.steps[q0:q1],
@@ -168,7 +172,7 @@ def opponents(task, round_number, n_blocks):
 
 @kernel
 def _start_block(q0, q1, queries, batch, items, settings, state, results):
-    """Pack query panels q0 to q1, and estimate their thresholds by a sample of the item panels.
+    """Pack query panels q0 to q1, and estimate their thresholds from a sample of the item panels.
 
     The results are written to `state`.
     """
@@ -218,10 +222,10 @@ def _score_tile(p, q, items, block):
 def _compare_panels(
     q0, q1, p0, p1, batch, queries, items, block, units, terms, candidates, scratch
 ):
-    """Collect the candidates of query panels q0 to q1 and item panels p0 to p1 among each other.
+    """Compare query panels q0 to q1 with item panels p0 to p1, and collect the candidates of both.
 
-    A query panel is compared only with item panels of the same or a larger number, so that each
-    pair of panels is compared once. `terms` (4, 32) is overwritten.
+    Query panel q is compared only with the item panels from q on, so that each pair of panels is
+    compared once. `terms` (4, 32) is overwritten.
     """
     minima, slopes, errors, thresholds = terms[0], terms[1], terms[2], terms[3]
     for p in range(p0, p1):
@@ -257,11 +261,11 @@ def _compare_panels(
 
 @borrowing_kernel
 def _set_terms(p, q, statistics, all_bound_terms, units, terms):
-    """Set the terms by which the scores of a tile are compared with the thresholds of its rows.
+    """Set the numbers that ``list_hits_of_both`` compares with the scores of a tile.
 
-    With query j, item i can reach the threshold of the query if its product is at least terms[0,
-    j]. With row i as the query, row j can reach the threshold of row i only if the product is at
-    least terms[3, i] * terms[1, j] - terms[2, j].
+    Item i can reach the threshold of query j only if the product of their codes is at least
+    terms[0, j]. If row i is taken as the query, row j can reach its threshold only if the product
+    is at least terms[3, i] * terms[1, j] - terms[2, j].
     """
     inverse_step = statistics[p, INVERSE_STEP]
     bound_terms, terms_of_items = all_bound_terms[q], all_bound_terms[p]
@@ -281,7 +285,7 @@ def _set_terms(p, q, statistics, all_bound_terms, units, terms):
 
 @borrowing_kernel
 def _add_candidate(i, score, slot, batch, queries, items, block, candidates, scratch):
-    """Append a slot and its tile score to the candidates of query i; make room if they are full."""
+    """Append a slot and its tile score to query i's buffer; make room if the buffer is full."""
     candidates.entries[i, candidates.counts[i]] = (score << 32) | slot
     candidates.counts[i] += 1
     if candidates.counts[i] == candidates.entries.shape[1]:

@@ -9,19 +9,19 @@ score of a query shows whether the estimate of tau was low enough. If the estima
 query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
-panels at once. All tasks share an array of float32. Without a lock, each task writes to the shared
-array the k-th best score that it has proved, and reads the scores of other tasks. For two reasons,
-results do not depend on the numbers that a task reads in the shared array:
+panels at once. All tasks share an array of float32. Without a lock, each task writes its proved
+thresholds to the shared array, and reads the thresholds of other tasks. For two reasons, results do
+not depend on the numbers that a task reads in the shared array:
 
-- Every value that a task writes to the shared array is a lower bound of the k-th best score among
+- Every value that a task writes to the shared array is a lower bound on the k-th best score among
   all panels, because k rows with at least this score have been scored. An update may be delayed, or
   may be lost because two tasks write at once. After a delayed or lost update, the array still holds
   an older bound. The older bound is lower, so fewer pairs are dropped.
-- Even if a value in the shared array were wrong, the results would still be exact. Each task
-  compares the k-th best score that it found for a query with its last threshold for this query. If
-  the score is lower than the threshold, the task reports the threshold as ``unproved``. The
-  reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
-  or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
+- Even if a value in the shared array were wrong, the results would still be exact. For each query,
+  a task compares the k-th best score that it found with the last threshold that it used. If the
+  score is lower than the threshold, the task reports the threshold as ``unproved``. The reported
+  threshold may be of any kind: an estimate, the threshold of another task, or even a torn or
+  damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
   which it was dropped. After the results of all ranges have been merged, a query is searched again
   if its k-th best score is below one of the reported thresholds. The second search of a query uses
   no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
@@ -160,7 +160,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Share a block's proved thresholds with other tasks, and adopt their higher thresholds.
+    """Share a block's proved thresholds with other tasks, and adopt the higher ones of other tasks.
 
     The thresholds are written without a lock; the docstring of this module explains why this is
     safe. A shared threshold that is NaN is ignored, because every comparison with NaN is false.
@@ -259,10 +259,10 @@ def _search_whole_block(
 ):
     """Find the best k rows of a range of panels for queries `first` to `last`, without Python code.
 
-    In other searches of blocks, Python performs some of the steps of this kernel. The kernel
-    computes the norms and the scaling of the queries, searches with estimated thresholds, and
-    searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
-    columns, computing norms and scaling in Python would take longer than the search. The results
+    If settings.is_whole_search is false, Python performs some of the steps of this kernel. The
+    kernel computes the norms and the scaling of the queries, searches with estimated thresholds,
+    and searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of
+    64 columns, computing norms and scaling in Python would take longer than the search. The results
     are written to positions `first` to `last` of `scores` (n, k) and `rows` (n, k). If
     settings.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
     becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates as much memory as
