@@ -7,7 +7,9 @@ because its callers validate the arguments. Results are bit-for-bit identical fo
 into blocks, every order of blocks and every number of threads. Inputs are passed as read-only
 views, except a mask of allowed items, which is always writeable (``records.QueryFilters``). One
 compiled signature therefore serves writeable and read-only arrays, and a kernel cannot write to an
-input that is passed as a read-only view. Outputs are the last arguments::
+input that is passed as a read-only view. The rows of a search are passed as bytes
+(``records.Rows``), so one compiled signature also serves rows of every number type. Outputs are the
+last arguments::
 
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)

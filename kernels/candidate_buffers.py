@@ -293,7 +293,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
         total += n_front
     query_numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
     _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows)
-    return query_numbers, rows, order_by_item(rows, items.rows.shape[0])
+    return query_numbers, rows, order_by_item(rows, items.rows.data.shape[0])
 
 
 @borrowing_kernel

@@ -76,7 +76,7 @@ from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import LANES, padded_width
 from .pair_scores import score_pairs
 from .query_encoding import are_ordinary, encode_query, scaled_queries
-from .records import items_at
+from .records import items_at, query_rows_of
 from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import list_reaching
 from .simd.instruction_sets import has_tile_registers
@@ -152,18 +152,18 @@ class Buffers(NamedTuple):
 def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores, rows):
     """Find the best k rows of panels lo to hi for each query.
 
-    `addresses` is an ItemAddresses, `query_rows` (n, d) holds at most 32 queries, `filters` is a
-    QueryFilters, and `settings` is a FewQuerySettings. The number of the task is lo //
-    settings.panels_per_range. The results of the task are written to scores[task] and rows[task],
-    padded with -inf and -1. The arrays `scores` and `rows` have the shape (tasks, n, k). If
-    settings.must_check is true and the norm of a query is not ordinary
+    `addresses` is an ItemAddresses, `query_rows` holds the bytes of at most 32 queries (see
+    ``records.bytes_of``), `filters` is a QueryFilters, and `settings` is a FewQuerySettings. The
+    number of the task is lo // settings.panels_per_range. The results of the task are written to
+    scores[task] and rows[task], padded with -inf and -1. The arrays `scores` and `rows` have the
+    shape (tasks, n, k). If settings.must_check is true and the norm of a query is not ordinary
     (``query_encoding.are_ordinary``), rows[task, 0, 0] becomes STATUS_NOT_ORDINARY and nothing is
     searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
     query.
     """
     task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
-    queries = scaled_queries(query_rows, filters, addresses, items.shift)
+    queries = scaled_queries(query_rows_of(query_rows, items), filters, addresses, items.shift)
     if settings.must_check and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return
@@ -207,8 +207,8 @@ def write_best_rows(n_best, buffers, scores, rows):
 @kernel
 def encode_queries(queries, items):
     """Return the QueryCodes of all queries."""
-    isa, n, words = items.isa, queries.rows.shape[0], items.words
-    width = padded_width(max(queries.rows.shape[1], LANES))
+    isa, n, words = items.isa, queries.rows.data.shape[0], items.words
+    width = padded_width(max(queries.rows.n_columns, LANES))
     buffer, row_codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured, row_words = np.empty(2, np.float32), row_codes.view(np.int32)
     all_words, per_query = np.empty(n * words, np.int32), words
@@ -344,7 +344,7 @@ def score_reaching(
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0
-    flat, depth, zero = items.rows.reshape(-1), items.rows.shape[1], np.float32(0.0)
+    data, row_size, zero = items.rows.data.reshape(-1), items.rows.data.shape[1], np.float32(0.0)
     weight, residual_norm, code_norm = codes.bound_terms[OFFSET_WEIGHT, i], zero, zero
     if use_upper_bound:
         residual_norm = codes.bound_terms[RESIDUAL_NORM, i]
@@ -361,7 +361,7 @@ def score_reaching(
             row = row_of_slot[lo * PANEL + hits[at]]
             if product >= previous_min_product or not passes_filters(row, i, filters):
                 continue
-            prefetch_row(flat, row * depth, depth)
+            prefetch_row(data, row * row_size, row_size)
             buffers.rows[n_rows] = row
             n_rows += 1
             if n_rows == _CHUNK:

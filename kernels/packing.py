@@ -24,11 +24,11 @@ Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it w
 import numpy as np
 
 from .jit import borrowing_kernel, kernel
+from .records import float64_row
 from .select import sort_best_first
 from .simd.hadamard import LANES, mix_lanes, mix_vectors
 from .simd.instruction_sets import has_codes, has_tile_registers
 from .simd.memory import prefetch_row
-from .simd.pair_products import product
 from .simd.panel import (
     GROUP,
     INVERSE_STEP,
@@ -38,7 +38,8 @@ from .simd.panel import (
     MIN_OFFSET,
     PANEL,
 )
-from .simd.quantise import load_elements, measure_row, quantise_row
+from .simd.quantise import measure_row, quantise_row
+from .simd.row_products import row_product, scale_row
 
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
 # covers the errors of three operations: the rotation of both rows, their rounding to float32, and
@@ -70,18 +71,13 @@ def padded_width(depth):
 
 @borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
-    """Set out[j] to factor * rows[row, j] - coefficient * shift[j], or to 0 for j from d on.
+    """Set out[j] to factor * x[j] - coefficient * shift[j] for row x, or to 0 for j from d on.
 
-    `rows` has the shape (n, d); numbers of one or two bytes are represented as in ``pair_scores``.
-    `shift` (d,) is float64, or empty if nothing is subtracted. The entries are computed in float64,
-    and are rounded once when they are written to `out` (>= d,) float32.
+    `rows` is a Rows (n, d). `shift` (d,) is float64, or empty if nothing is subtracted. The entries
+    are computed in float64, and are rounded once when they are written to `out` (>= d,) float32.
     """
-    flat, depth = rows.reshape(-1), rows.shape[1]
-    if shift.shape[0] > 0:
-        load_elements(flat, row * depth, factor, coefficient, shift, out, depth)
-    else:
-        load_elements(flat, row * depth, factor, coefficient, (), out, depth)
-    out[depth:] = np.float32(0.0)
+    scale_row(rows, row, factor, coefficient, shift, out)
+    out[rows.n_columns :] = np.float32(0.0)
 
 
 @borrowing_kernel
@@ -124,12 +120,13 @@ def rotate_row(x, width, signs):
 def shift_products(lo, hi, rows, factors, shift, products):
     """Set products[i] to the inner product of `shift` and the row factors[i] * rows[i] - shift.
 
-    The kernel processes the rows i from lo to hi, and `products` (n,) is float64.
+    The kernel processes the rows i from lo to hi. `rows` is a Rows (n, d), and `products` (n,) is
+    float64.
     """
-    flat, depth = rows.reshape(-1), rows.shape[1]
-    square = product(shift, 0, shift, 0, depth)
+    shifts = float64_row(shift)
+    square = row_product(shifts, 0, shifts, 0)
     for i in range(lo, hi):
-        products[i] = factors[i] * product(flat, i * depth, shift, 0, depth) - square
+        products[i] = factors[i] * row_product(shifts, 0, rows, i) - square
 
 
 @kernel
@@ -158,7 +155,7 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     determines the quantisation step of all rows of the panel. All arrays of `panels` except
     `row_of_slot` are outputs. The kernel allocates 1 kB per column.
     """
-    width = max(rows.rows.shape[1], LANES)
+    width = max(rows.rows.n_columns, LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
     codes, measured = np.empty(padded_width(width), np.int8), np.empty(2, np.float32)
     largest, squares = np.empty(CHUNK), np.empty(CHUNK, np.float32)
@@ -181,20 +178,21 @@ def _pack_chunk(
     factors, coefficients = scaled.factors, scaled.coefficients
     row_of_slot, small_offsets = panels.row_of_slot, panels.small_offsets
     packed, statistics = panels.packed, panels.statistics
-    width = max(rows.shape[1], LANES)
+    width = max(rows.n_columns, LANES)
     first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, row_of_slot.shape[0])
-    flat, depth, third = rows.reshape(-1), rows.shape[1], rows.shape[1] // 3 + 1
+    data, size = rows.data.reshape(-1), rows.data.shape[1]
+    third = size // 3 + 1
     for i in range(last - first):
         row = np.int64(row_of_slot[first + i])
-        next_start = row_of_slot[min(first + i + 1, row_of_slot.shape[0] - 1)] * depth
+        next_start = row_of_slot[min(first + i + 1, row_of_slot.shape[0] - 1)] * size
         # The next row is prefetched in three parts, one before each step for the current row. The
         # CPU can wait for only a limited number of cache lines at the same time.
-        prefetch_row(flat, next_start, third)
+        prefetch_row(data, next_start, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
-        prefetch_row(flat, next_start + third, third)
+        prefetch_row(data, next_start + third, third)
         if has_codes(isa):
             rotate_row(buffer[i], width, signs)
-        prefetch_row(flat, next_start + 2 * third, third)
+        prefetch_row(data, next_start + 2 * third, third)
         measure_row(buffer[i], measured)
         largest[i], squares[i] = measured[0], measured[1]
         positions[i], row_numbers[i] = i, row_of_slot[first + i]
@@ -238,9 +236,9 @@ def _pack_chunk(
 @borrowing_kernel
 def load_item(scaled, row_of_slot, slot, out):
     """Load the row in a slot as load_row does, and prefetch the row in the next slot."""
-    rows, depth = scaled.rows, scaled.rows.shape[1]
+    rows, size = scaled.rows, scaled.rows.data.shape[1]
     next_row = row_of_slot[min(slot + 1, row_of_slot.shape[0] - 1)]
-    prefetch_row(rows.reshape(-1), next_row * depth, depth)
+    prefetch_row(rows.data.reshape(-1), next_row * size, size)
     row = np.int64(row_of_slot[slot])
     load_row(rows, row, scaled.factors[row], scaled.coefficients[row], scaled.shift, out)
 

@@ -6,9 +6,8 @@ l and l + 8, then lanes l and l + 4, and so on. Finally, the terms of the last d
 added one by one. No operation is reassociated, and a multiplication and an addition are fused only
 where fusing does not change the rounding. Therefore, a score has the same bits on every CPU.
 
-Numbers of one or two bytes are widened to floats in registers. Numba has neither float16 nor
-bfloat16, so the bits of float16 numbers are passed as an array of uint16, and the bits of bfloat16
-numbers as an array of int16.
+The rows of a pair may have any of the number types that ``simd.low_precision`` lists. Numbers of
+one or two bytes are widened to floats in registers.
 """
 
 import math
@@ -16,12 +15,7 @@ import math
 import numpy as np
 
 from .jit import borrowing_kernel, inlined_kernel, kernel
-from .simd.pair_products import (
-    product,
-    squared_distance,
-    two_products,
-    two_squared_distances,
-)
+from .simd.row_products import row_square, two_row_distances, two_row_products
 
 # The number of buckets into which pairs are sorted by item number. The counters of all buckets fit
 # in the first-level cache.
@@ -29,10 +23,6 @@ _BUCKETS = 2048
 # Up to this many pairs are scored in their original order, because sorting them would take more
 # time than it would save.
 _FEW_PAIRS = 256
-# If rows have fewer columns than this, pairs are scored one at a time, because short rows need no
-# prefetch. Scoring two pairs at a time would make a self-join of 2,000 rows of 64 columns take 1.08
-# times as long.
-_MIN_PREFETCHED_COLUMNS = 128
 # The values of ``metric_type``. With DOT, a score is the inner product plus an offset. With COSINE,
 # a score is the cosine. With EUCLIDEAN, a score is minus the squared Euclidean distance.
 DOT = 0
@@ -46,29 +36,22 @@ def score_pairs(
 ):
     """Write the float64 scores of one query and the items rows[:count] to scores[:count].
 
-    `queries` (n, d) and `items` (p, d) have any supported type, and `query` is the number of the
-    query. `norms` (p,) holds the norms of the items. `offsets` holds the offsets of the items, or
-    is empty if all offsets are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a
-    score is the inner product of x and y, plus the offset. With COSINE, a score is the inner
-    product divided by |x| |y| and clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, a score
-    is -|x - y|^2, computed from differences. Computing the score from norms and an inner product
-    would lose significant digits for near-duplicates.
+    `queries` (n, d) and `items` (p, d) are Rows, and `query` is the number of the query. `norms`
+    (p,) holds the norms of the items. `offsets` holds the offsets of the items, or is empty if all
+    offsets are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a score is the
+    inner product of x and y, plus the offset. With COSINE, a score is the inner product divided by
+    |x| |y| and clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, a score is -|x - y|^2,
+    computed from differences. Computing the score from norms and an inner product would lose
+    significant digits for near-duplicates.
     """
-    depth = items.shape[1]
-    start = query * depth
-    starts = start, start
-    flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
     last = count - 1
     # Two pairs are scored at a time, while the items of the next two pairs are prefetched.
     for entry in range(0, count, 2):
         second = min(entry + 1, last)
         next_first, next_second = min(entry + 2, last), min(entry + 3, last)
-        item_starts = (
-            rows[entry] * depth, rows[second] * depth, rows[next_first] * depth,
-            rows[next_second] * depth,
-        )  # fmt: skip
+        numbers = rows[entry], rows[second], rows[next_first], rows[next_second]
         scores[entry], scores[second] = _two_scores(
-            metric_type, flat_queries, starts, flat_items, item_starts, depth
+            metric_type, queries, (query, query), items, numbers
         )
     if metric_type == DOT:
         for entry in range(count if offsets.shape[0] > 0 else 0):
@@ -91,16 +74,16 @@ def score_items(scoring, query, rows, count, scores):
 
 
 @borrowing_kernel
-def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
+def _two_scores(metric_type, queries, query_numbers, items, rows):
     """Return the inner products or negative squared distances of two pairs of rows.
 
-    `query_starts` holds the starts of the queries of both pairs. `item_starts` holds the starts of
-    the items of both pairs, followed by the starts of two more items, which are prefetched.
+    `query_numbers` holds the numbers of the queries of both pairs. `rows` holds the numbers of the
+    items of both pairs, followed by the numbers of two more items, which are prefetched.
     """
     if metric_type == EUCLIDEAN:
-        first, second = two_squared_distances(queries, query_starts, items, item_starts, depth)
+        first, second = two_row_distances(queries, query_numbers, items, rows)
         return -first, -second
-    return two_products(queries, query_starts, items, item_starts, depth)
+    return two_row_products(queries, query_numbers, items, rows)
 
 
 @kernel
@@ -140,10 +123,10 @@ def order_by_item(rows, n_items):
 
 
 @borrowing_kernel
-def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, depth, scores):
+def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, scores):
     """Write the inner products or negative squared distances of pairs, two pairs at a time.
 
-    The arguments are described in score_pairs_by_item; `queries` and `items` are flat arrays.
+    The arguments are described in score_pairs_by_item.
     """
     if rows.shape[0] == 0:
         return
@@ -151,13 +134,13 @@ def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, dept
     # is read only once.
     last = rows.shape[0] - 1
     first, second = order[0], order[min(1, last)]
-    x0, x1 = rows[first] * depth, rows[second] * depth
+    x0, x1 = rows[first], rows[second]
     for at in range(0, last + 1, 2):
         next_first, next_second = order[min(at + 2, last)], order[min(at + 3, last)]
-        x2, x3 = rows[next_first] * depth, rows[next_second] * depth
-        starts = query_numbers[first] * depth, query_numbers[second] * depth
+        x2, x3 = rows[next_first], rows[next_second]
+        numbers = query_numbers[first], query_numbers[second]
         scores[first], scores[second] = _two_scores(
-            metric_type, queries, starts, items, (x0, x1, x2, x3), depth
+            metric_type, queries, numbers, items, (x0, x1, x2, x3)
         )
         first, second, x0, x1 = next_first, next_second, x2, x3
 
@@ -173,23 +156,8 @@ def score_pairs_by_item(
     score_pairs. The pairs are scored in the order of their items, so that items that are close
     together in memory are read one after another.
     """
-    depth, count = items.shape[1], rows.shape[0]
-    flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    if depth < _MIN_PREFETCHED_COLUMNS:
-        for at in range(count):
-            entry = order[at]
-            query_start, item_start = query_numbers[entry] * depth, rows[entry] * depth
-            if metric_type == EUCLIDEAN:
-                scores[entry] = -squared_distance(
-                    flat_queries, query_start, flat_items, item_start, depth
-                )
-            else:
-                scores[entry] = product(flat_queries, query_start, flat_items, item_start, depth)
-    else:
-        _score_by_twos(
-            metric_type, query_numbers, rows, order, flat_queries, flat_items, depth, scores
-        )
-    for entry in range(count):
+    _score_by_twos(metric_type, query_numbers, rows, order, queries, items, scores)
+    for entry in range(rows.shape[0]):
         row = rows[entry]
         if metric_type == COSINE:
             norm = query_norms[query_numbers[entry]] * norms[row]
@@ -200,8 +168,6 @@ def score_pairs_by_item(
 
 @kernel
 def row_norms(lo, hi, rows, norms):
-    """Write the norms of rows lo to hi of a float array (n, d) to `norms` (n,) float64."""
-    depth = rows.shape[1]
-    flat = rows.reshape(-1)
+    """Write the norms of rows lo to hi of a Rows (n, d) to `norms` (n,) float64."""
     for i in range(lo, hi):
-        norms[i] = math.sqrt(product(flat, i * depth, flat, i * depth, depth))
+        norms[i] = math.sqrt(row_square(rows, i))

@@ -32,7 +32,7 @@ from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
 from .query_encoding import are_ordinary, scaled_queries
-from .records import items_at
+from .records import items_at, query_rows_of
 from .simd.hits import list_panel_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.panel import PANEL, THRESHOLD
@@ -67,7 +67,7 @@ def project_few_queries(queries, items, codes):
     the items, or if the items have no projection, the queries are not projected, and
     uses_full_codes[0] is 1.
     """
-    n, words = queries.rows.shape[0], items.projection.words
+    n, words = queries.rows.data.shape[0], items.projection.words
     projected = empty_projected_queries(1, items)
     if words > 0:
         project_panel(
@@ -89,7 +89,7 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
     """
     task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
-    queries = scaled_queries(query_rows, filters, addresses, items.shift)
+    queries = scaled_queries(query_rows_of(query_rows, items), filters, addresses, items.shift)
     if settings.must_check and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return
@@ -157,7 +157,7 @@ def _multiply_by_projection(
     If the upper bound of a slot does not reach the threshold, the product of the slot becomes
     _DROPPED. The threshold of each query is written to dropped_below.
     """
-    n, stride = queries.rows.shape[0], settings.sample_stride
+    n, stride = queries.rows.data.shape[0], settings.sample_stride
     projected, projected_words = project_few_queries(queries, items, codes)
     if projected.uses_full_codes[0]:
         multiply_codes(lo, hi, lo, 0, n, items, codes, products, largest_products)

@@ -128,7 +128,7 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
     The result is written to `projected`, which is a ProjectedPanels. The kernel allocates 128 bytes
     per column.
     """
-    width, p = padded_width(rows.rows.shape[1]), axes.shape[0] * PANEL
+    width, p = padded_width(rows.rows.n_columns), axes.shape[0] * PANEL
     buffer, coordinates = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
     codes, tile = np.empty(p, np.int8), np.empty(PANEL * PANEL, np.float32)
     measured = np.empty(2, np.float32)
@@ -259,7 +259,7 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
     search. The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
-    width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
+    width, p = padded_width(queries.rows.n_columns), projection.axes.shape[0] * PANEL
     buffer, coordinates = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
     buffer[:], coordinates[:] = np.float32(0.0), np.float32(0.0)
     tile, row_codes = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)

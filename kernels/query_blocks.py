@@ -90,7 +90,7 @@ def pack_block(lo, hi, batch, queries, items, n_projected):
     steps = np.empty((n_panels, PANEL), np.float32)
     corrections = np.empty(n_panels * PANEL, np.int32)
     steps[:], corrections[:] = np.float32(1.0), 0
-    width = padded_width(max(queries.rows.shape[1], LANES))
+    width = padded_width(max(queries.rows.n_columns, LANES))
     buffer, codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured = np.empty(2, np.float32)
     for i in range(hi - lo):

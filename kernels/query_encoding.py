@@ -15,12 +15,12 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 from .packing import LANES, LARGEST_CODE, load_row, norm_above, quantisation_step, rotate_row
 from .pair_scores import COSINE, EUCLIDEAN
-from .records import Queries, QueryFilters, QueryScaling
+from .records import Queries, QueryFilters, QueryScaling, float64_row
 from .simd.instruction_sets import has_codes, has_tile_registers, int16_words
 from .simd.memory import as_read_only
-from .simd.pair_products import product
 from .simd.panel import PANEL
 from .simd.quantise import largest_group_sum, measure_row, quantise_row
+from .simd.row_products import row_product
 
 # The largest weight by which a query multiplies the offset of an item, relative to the inner
 # product. With a larger weight, a float32 sum of the inner product and the weighted offset would
@@ -39,13 +39,13 @@ _LARGEST_INT16_SUM = 128
 def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
     """Scale queries lo to hi in O((hi - lo) d) time, and write the result to `scaling`.
 
-    `rows` (n, d) holds the queries, and `norms` (n,) float64 holds the norms of the queries.
+    `rows` is a Rows (n, d) of the queries, and `norms` (n,) float64 holds the norms of the queries.
     `units` is a ScalingUnits, and `shift` (d,) is float64 or empty. `scaling` is a QueryScaling.
     """
-    depth, flat = rows.shape[1], rows.reshape(-1)
     unit, offset_unit = units.unit, units.offset_unit
     ratio = unit / offset_unit
-    square = product(shift, 0, shift, 0, shift.shape[0])
+    shifts = float64_row(shift)
+    square = row_product(shifts, 0, shifts, 0)
     for i in range(lo, hi):
         norm = norms[i] if norms[i] > 0.0 else 1.0
         slope, intercept, weight = 1.0, 0.0, np.float32(0.0)
@@ -60,7 +60,7 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
         coefficient = 0.0
         # The component of a zero row along the shift is zero, so it is not computed.
         if shift.shape[0] > 0 and norms[i] > 0.0:
-            along_shift = product(flat, i * depth, shift, 0, depth) / norm
+            along_shift = row_product(shifts, 0, rows, i) / norm
             coefficient = along_shift - square + 1.0
             weight, intercept = np.float32(coefficient), -coefficient
         scaling.factors[i], scaling.coefficients[i] = 1.0 / norm, coefficient
@@ -72,17 +72,17 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 def scaled_queries(rows, filters, addresses, shift):
     """Compute the norms and the scaling of the queries `rows` (n, d); return a Queries record.
 
-    `filters` is a QueryFilters, whose arrays may be empty. `addresses` is the ItemAddresses of the
-    items, and `shift` is the shift of the items. The function allocates 44 bytes per query if
-    `filters` has self_rows, and otherwise 60 bytes per query.
+    `rows` is a Rows, and `filters` is a QueryFilters, whose arrays may be empty. `addresses` is the
+    ItemAddresses of the items, and `shift` is the shift of the items. The function allocates 44
+    bytes per query if `filters` has self_rows, and otherwise 60 bytes per query.
     """
-    n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
+    n = rows.data.shape[0]
     norms, units = np.empty(n), addresses.units
     scaling = QueryScaling(
         np.empty(n), np.empty(n), np.empty(n, np.float32), np.empty(n), np.empty(n)
     )
     for i in range(n):
-        norms[i] = math.sqrt(product(flat, i * depth, flat, i * depth, depth))
+        norms[i] = math.sqrt(row_product(rows, i, rows, i))
     scale_queries(0, n, addresses.metric_type, rows, norms, units, shift, scaling)
     self_rows, indptr = filters.self_rows, filters.excluded_indptr
     if self_rows.shape[0] == 0:
@@ -150,7 +150,7 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
     overwritten. If the instruction set uses float32 instead of codes, the row is not quantised, so
     the step is 1 and the residual is 0.
     """
-    width = max(rows.shape[1], LANES)
+    width = max(rows.n_columns, LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)
     if has_codes(isa):
         rotate_row(buffer, width, signs)

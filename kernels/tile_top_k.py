@@ -228,7 +228,7 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
     the rows and the filters of `queries`, and writes only the scores and the rows of `results`.
     """
     items = items_at(addresses)
-    n_queries = queries.rows.shape[0] if settings.is_whole_search else batch.shape[0]
+    n_queries = queries.rows.data.shape[0] if settings.is_whole_search else batch.shape[0]
     n_panels = items.statistics.shape[0]
     for task in range(lo, hi):
         range_number = task % settings.n_ranges
@@ -268,7 +268,7 @@ def _search_whole_block(
     becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates as much memory as
     search_block, and 72 bytes more for each of the n queries.
     """
-    n = queries.rows.shape[0]
+    n = queries.rows.data.shape[0]
     queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)
     if settings.must_check and not are_ordinary(queries.norms):
         rows[first, 0] = STATUS_NOT_ORDINARY

@@ -104,7 +104,7 @@ def measure(size, dtype, limit):
             spent = time.perf_counter()
             neighbors = index.search(queries[count], K)
             spent = time.perf_counter() - spent
-            if dtype in readiness.state.ready:  # true if compiled code has answered
+            if readiness.state.is_ready:  # true if compiled code has answered
                 switch.setdefault(count, spent)
             else:
                 calls[count].append(spent)

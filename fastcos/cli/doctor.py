@@ -70,10 +70,8 @@ def machine_properties() -> dict[str, Any]:
         "native_code": native.tier() or "none",
         "numba_installed": code_cache.has_compiler(),
         "compiled_signatures_cached": len(code_cache.signatures()),
-        "search_runs": {
-            dtype: readiness.explain(dtype) for dtype in ("float32", "float64", "float16", "int8")
-        },
-        "search_is_compiled": readiness.is_ready("float32"),
+        "search_runs": readiness.explain(),
+        "search_is_compiled": readiness.is_ready(),
         "blas": [
             {key: library.get(key) for key in ("prefix", "version", "architecture", "num_threads")}
             for library in threadpool_info()
@@ -120,8 +118,6 @@ def advice(properties: dict[str, Any]) -> list[str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        if any(" " in str(item) for item in value.values()):
-            return "; ".join(f"{key}: {item}" for key, item in value.items())
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, list):
         return "; ".join(map(_text, value))

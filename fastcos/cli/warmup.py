@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import functools
-import importlib.util
 import os
 import platform
 import subprocess
@@ -185,9 +184,10 @@ def _recommend() -> None:
         recommend(candidate, embeddings, np.arange(100), X, 5)
 
 
-def _search(dtype: str) -> None:
+def _search() -> None:
+    """Search dense rows in every way; the same kernels search rows of every number type."""
     one_item = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
-    items = _vectors(dtype)
+    items, queries = _vectors("float32"), _vectors("float64", 100) / 3
     for measure in ("cosine", "dot", "neg_euclidean"):
         top_k(items, k=5, measure=measure)
         top_k(items[:3], items, 5, measure=measure)
@@ -195,41 +195,19 @@ def _search(dtype: str) -> None:
         top_k(items, items, 5, measure=measure, allowed=range(50))
         top_k(items[:1], items, 5, measure=measure, allowed=one_item)
         neighbors_above(items, min_score=0.5, measure=measure)
-        # encoded_rows.match_type does not convert float64 queries that float32 cannot represent.
-        if dtype == "float32":
-            _search_wide_queries(items, measure)
+        index = SimilarityIndex(measure).fit(items)
+        lists = sp.csr_array(np.tile(np.arange(300) < 20, (len(queries), 1)))
+        for rows in (queries, queries[:1]):
+            index.search(rows, 5), index.search(rows, 5, allowed=range(150))
+            index.search(rows, 5, allowed=lists[: len(rows)], min_score=-1.0)
+            index.search(rows, 5, exclude=lists[: len(rows)]), index.radius(rows, 0.9)
+            rescore(rows, items, np.tile(np.arange(50), (len(rows), 1)), 5, measure=measure)
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # The items contain duplicates.
     top_k(items + 3, k=5)  # The rows have a common direction.
-    compile_searches(dtype)  # compiles the searches of rows that are packed as short codes
-    if dtype == "float32":  # A search of 280,000 rows multiplies the rows without packing them.
-        top_k(items[:120], _vectors(dtype, 280_000), 5)
-
-
-def _search_wide_queries(items: Any, measure: str) -> None:
-    """Search float32 items with one and with many float64 queries, and with all options."""
-    queries = _vectors("float64", 100) / 3
-    index = SimilarityIndex(measure).fit(items)
-    _search_in_every_way(index, queries)
-    for rows in (queries, queries[:1]):
-        top_k(rows, items[:20], 5, measure=measure)
-        rescore(rows, items, np.tile(np.arange(50), (len(rows), 1)), 5, measure=measure)
-    top_k(queries, np.repeat(items, 2, axis=0), 5, measure=measure)
-
-
-def _search_in_every_way(index: SimilarityIndex, queries: Any) -> None:
-    """Search an index with one query and with many, with each kind of filter, and by radius."""
-    lists = sp.csr_array(np.tile(np.arange(index.n_positions_) < 20, (len(queries), 1)))
-    for rows in (queries, queries[:1]):
-        index.search(rows, 5), index.search(rows, 5, allowed=range(index.n_positions_ // 2))
-        index.search(rows, 5, allowed=lists[: len(rows)], min_score=-1.0)
-        index.search(rows, 5, exclude=lists[: len(rows)]), index.radius(rows, 0.9)
-
-
-def _rescore(dtype: str) -> None:
-    items, candidates = _vectors(dtype), np.arange(150).reshape(3, 50)
-    for rows in (items, items.astype(np.float16)):  # float16 rows are copied to float32.
-        rescore(items[:3], rows, candidates, 5)
+    compile_searches()  # compiles the searches of rows that are packed as short codes
+    # A search of 280,000 float32 rows multiplies the rows without packing them.
+    top_k(items[:120], _vectors("float32", 280_000), 5)
 
 
 def _bits() -> None:
@@ -246,39 +224,6 @@ def _sparse_search(dtype: str) -> None:
             top_k(X, k=5, measure=measure)
             top_k(X[:3], X, 5, measure=measure)
         top_k(X.T, k=5)
-
-
-def _index() -> None:
-    items = _vectors("float32")
-    index = SimilarityIndex().fit(items)
-    with tempfile.TemporaryDirectory() as folder:
-        index.save(Path(folder) / "index")
-        for searched_index in (index, SimilarityIndex.open(Path(folder) / "index")):
-            searched_index.search(items[:1], 5)
-            searched_index.search(items, 5)
-    index.add(items)
-    index.search(items, 5)
-    for dtype in DTYPES:  # Several threads search 512 panels for one query.
-        rows = _vectors(dtype, 512 * PANEL)
-        SimilarityIndex().fit(rows).search(rows[:1], 5)
-
-
-def _narrow_index(kind: str) -> None:
-    if kind == "bfloat16":  # Without ml_dtypes, NumPy has no bfloat16.
-        if importlib.util.find_spec("ml_dtypes") is None:
-            return
-        import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
-    items = _vectors("float32", 512 * PANEL)
-    rows = (10 * items).astype(kind)
-    index = SimilarityIndex().fit(rows)
-    index.search(items[:1], 5), index.search(items[:100], 5), index.search(rows[:100], 5)
-    small = SimilarityIndex().fit(rows[:300])
-    _search_in_every_way(small, items[:100])
-    _search_in_every_way(small, rows[:100])
-    small.add(rows[:50])
-    small.remove([2])
-    _search_in_every_way(small, items[:100])
-    SimilarityIndex().fit(rows[:20]).search(rows[:1], 5)
 
 
 def _measures(dtype: str) -> None:
@@ -355,7 +300,7 @@ def _products(dtype: str) -> None:
 # Each job runs in a process of its own. If a job compiles kernels that other jobs also need, it
 # comes before the other jobs.
 JOBS: dict[str, Callable[[], None]] = {
-    **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
+    "search": _search,
     **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},
     "comparison": _compare,
     "recommendations": _recommend,
@@ -363,14 +308,6 @@ JOBS: dict[str, Callable[[], None]] = {
     **{f"sparse search of {dtype}": functools.partial(_sparse_search, dtype) for dtype in DTYPES},
     **{f"products of {dtype}": functools.partial(_products, dtype) for dtype in DTYPES},
     **{f"measures of {dtype}": functools.partial(_measures, dtype) for dtype in DTYPES},
-    **{f"rescoring of {dtype}": functools.partial(_rescore, dtype) for dtype in DTYPES},
     "packed bits": _bits,
-    "index": _index,
-    **{
-        f"index of {kind}": functools.partial(_narrow_index, kind)
-        for kind in ("int8", "float16", "bfloat16")
-    },
 }
-NATIVE_JOBS = (
-    "search", "sparse search", "products", "measures", "rescoring", "packed bits", "index",
-)  # fmt: skip
+NATIVE_JOBS = "search", "sparse search", "products", "measures", "packed bits"

@@ -1,10 +1,10 @@
 """Compile the search kernels in another process, while this process searches in NumPy.
 
-Once a process has searched in NumPy for 0.1 s, it starts one compiling process for each row type
-(such as float32) that it searches. The compiling process writes the compiled code to the code
-cache, from which every other process can load it. The compiling process gets the ``sys.path`` of
-the process that started it, so that it imports the same packages. The working directory is left out
-of ``sys.path``, so that no file in it is imported by accident.
+Once a process has searched in NumPy for 0.1 s, it starts one compiling process. The compiling
+process writes the compiled code to the code cache, from which every other process can load it. The
+compiling process gets the ``sys.path`` of the process that started it, so that it imports the same
+packages. The working directory is left out of ``sys.path``, so that no file in it is imported by
+accident.
 """
 
 import contextlib
@@ -45,32 +45,42 @@ class _Child(NamedTuple):
     parent: int
 
 
-# This dictionary maps the name of a row type to the process that compiles the search kernels for
-# this type.
-_children: dict[str, _Child] = {}
-# This dictionary maps the name of a row type to the reason why no other process can compile the
-# search kernels for this type.
-failures: dict[str, str] = {}
+# The name of the lock that a process holds while it compiles the search kernels.
+LOCK_NAME = "background"
 
 
-def start(dtype: str) -> None:
-    """Start a process that compiles the search kernels for a row type, and announce it on stderr.
+class State:
+    """The compiling process, and the reason why no other process can compile the kernels.
 
-    If a process that compiles these kernels is already running, or has failed before, nothing
-    happens.
+    `child` is None while no compiling process is running, and `failure` is "" unless starting a
+    compiling process has failed or the compiling process has failed.
     """
-    if dtype in _children or dtype in failures:
+
+    def __init__(self) -> None:
+        self.child: _Child | None = None
+        self.failure = ""
+
+
+state = State()
+
+
+def start() -> None:
+    """Start a process that compiles the search kernels, and announce it on stderr.
+
+    If a compiling process is already running, or has failed before, nothing happens.
+    """
+    if state.child is not None or state.failure:
         return
     reason = _obstacle()
     if reason:
-        _fail(dtype, reason)
+        _fail(reason)
         return
     settings = {"FASTCOS_CACHE_DIR": str(code_cache.cache_directory()), "FASTCOS_BACKGROUND": "0"}
     if "isa" in config.overrides:
         settings["FASTCOS_ISA"] = config.isa()
     program = (
         f"import sys; sys.path[:] = {_import_path()!r}; "
-        f"from fastcos.search.compile_searches import main; main({dtype!r})"
+        "from fastcos.search.compile_searches import main; main()"
     )
     flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
     optimize = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
@@ -83,52 +93,49 @@ def start(dtype: str) -> None:
             start_new_session=True, env={**os.environ, **settings},
         )  # fmt: skip
     except OSError as error:
-        _fail(dtype, f"no process could be started: {error}")
+        _fail(f"no process could be started: {error}")
         return
-    _children[dtype] = _Child(process, errors, time.monotonic() + _MAX_SECONDS, os.getpid())
+    state.child = _Child(process, errors, time.monotonic() + _MAX_SECONDS, os.getpid())
     _say(
-        f"fastcos: compiling the search kernels for {dtype} rows in the background, once on this "
-        "machine; until they are compiled, in about a minute, searches run in NumPy and are slower "
-        "(fastcos warmup compiles all kernels in advance)"
+        "fastcos: compiling the search kernels in the background, once on this machine; until they "
+        "are compiled, in about a minute, searches run in NumPy and are slower (fastcos warmup "
+        "compiles all kernels in advance)"
     )
 
 
-def is_running(dtype: str) -> bool:
-    """Return whether a child of this process is compiling kernels for a row type.
+def is_running() -> bool:
+    """Return whether a child of this process is compiling the search kernels.
 
-    The call also prints a message on stderr about every compiling process that has failed since the
-    last call; the processes of all row types are checked.
+    If the child has failed since the last call, a message is printed on stderr.
     """
-    for name, child in list(_children.items()):
-        reason = _reason_of_end(child)
-        if reason is not None:
-            del _children[name]
-            child.errors.close()
-            if reason:
-                _fail(name, reason)
-    return dtype in _children
+    child = state.child
+    if child is None:
+        return False
+    reason = _reason_of_end(child)
+    if reason is None:
+        return True
+    state.child = None
+    child.errors.close()
+    if reason:
+        _fail(reason)
+    return False
 
 
-def is_running_elsewhere(dtype: str) -> bool:
-    """Return whether a process of another program is compiling kernels for a row type."""
+def is_running_elsewhere() -> bool:
+    """Return whether a process of another program is compiling the search kernels."""
     directory = code_cache.cache_directory()
     if directory is None or not code_cache.is_writable():
         return False
-    # Without a lock file, no process has ever started to compile kernels for this row type.
-    if not code_cache.exists(directory / f"{lock_name(dtype)}.lock"):
+    # Without a lock file, no process has ever started to compile the search kernels.
+    if not code_cache.exists(directory / f"{LOCK_NAME}.lock"):
         return False
-    with code_cache.sole_process(lock_name(dtype)) as is_sole:
+    with code_cache.sole_process(LOCK_NAME) as is_sole:
         return not is_sole
 
 
-def lock_name(dtype: str) -> str:
-    """Return the name of the lock that a process holds while it compiles kernels for a row type."""
-    return f"background-{dtype}"
-
-
-def why_not(dtype: str) -> str:
-    """Return what keeps other processes from compiling for a row type, or "" if nothing does."""
-    return _obstacle() or failures.get(dtype, "")
+def why_not() -> str:
+    """Return what keeps other processes from compiling the kernels, or "" if nothing does."""
+    return _obstacle() or state.failure
 
 
 def _reason_of_end(child: _Child) -> str | None:
@@ -176,16 +183,16 @@ def _import_path() -> list[str]:
     return path if home in path else [*path, home]
 
 
-def _fail(dtype: str, reason: str) -> None:
-    """Store and print on stderr why no other process compiles kernels for a row type.
+def _fail(reason: str) -> None:
+    """Store and print on stderr why no other process compiles the search kernels.
 
     Nothing is printed if the user has turned compiling processes off (FASTCOS_BACKGROUND=0).
     """
-    failures[dtype] = reason
+    state.failure = reason
     if reason != "FASTCOS_BACKGROUND is 0":
         _say(
-            f"fastcos: the search kernels for {dtype} rows are not compiled in the background "
-            f"({reason}); this process will compile them after some more searches in NumPy"
+            f"fastcos: the search kernels are not compiled in the background ({reason}); this "
+            "process will compile them after some more searches in NumPy"
         )
 
 

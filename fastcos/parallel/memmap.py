@@ -7,9 +7,9 @@ This module, and no other module, distinguishes three kinds of rows:
   kernels cannot read a narrow type directly, the rows are converted to float32 block by block.
 * All other rows are float32 or float64 rows in memory, which need no conversion.
 
-Kernels can read the narrow types int8, float16 and bfloat16. Numba supports neither float16 nor
-bfloat16. Therefore float16 rows are passed to kernels as uint16, and bfloat16 rows as int16. The
-kernels convert the numbers in registers (:mod:`fastcos.kernels.pair_scores`).
+Kernels can read the narrow types int8, float16 and bfloat16. Rows of float16 are stored as uint16,
+and rows of bfloat16 as int16. From these types, ``kernels.records.rows_of`` knows which numbers the
+bytes of the rows represent, and the kernels convert the numbers in registers.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ _MIN_ROWS = 64
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22
-# The names of the narrow types (with one or two bytes per number) that kernels can read. A kernel
-# receives rows of a narrow type as a view of integers. _BITS maps the name of a narrow type to the
-# type of these integers.
+# The names of the narrow types (with one or two bytes per number) that kernels can read. Rows of a
+# narrow type are stored as a view of integers. _BITS maps the name of a narrow type to the type of
+# these integers.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 

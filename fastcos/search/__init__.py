@@ -208,7 +208,7 @@ The other searches:
 ``rescoring``        the best items in a list of candidates, by the exact score of a measure
 ``rerank``           a new order of candidates, by a score that is computed pair by pair
 ``transformer``      a transformer for scikit-learn's pipelines; it uses ``distances``
-``compile_searches`` compiles all kernels that searches of one row type need
+``compile_searches`` compiles all kernels that searches of dense rows need
 ==================== ===============================================================================
 """
 

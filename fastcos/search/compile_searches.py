@@ -1,4 +1,4 @@
-"""Compile all kernels that searches of one row type need.
+"""Compile all kernels that searches of dense rows need.
 
 ``fastcos warmup`` and the processes that ``fastcos.parallel.background`` starts use this module.
 """
@@ -31,37 +31,28 @@ _NICENESS = 5
 _ROWS, _COLUMNS = 512, 16
 
 
-def compile_searches(dtype: str) -> None:
-    """Compile the kernels for searches with few and many queries, and mark the row type as ready.
-
-    ``dtype`` is the name of the row type, such as "float32".
-    """
+def compile_searches() -> None:
+    """Compile the kernels for searches with few and many queries, and mark them as compiled."""
     readiness.compile_at_once()
-    if dtype == "bfloat16":
-        import ml_dtypes  # noqa: F401  registers the type with NumPy
     options = ExecutionOptions(1, 2.0**30)
     # The mean of the rows is far from 0, so that the code that subtracts a common direction from
     # all rows is compiled, too.
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
-    items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
-    # A search converts its queries to float64 if the items are not float32 (match_type in
-    # encoded_rows).
-    query_rows = rows.astype("float32" if dtype == "float32" else "float64")
-    encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
+    # The same compiled code searches rows of every number type.
+    items = encoded_rows.encode_rows(rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
     for n in (1, 2 * cost_model.COSTS.max_queries_sharing_rows):
-        queries, exclusions = encoded_queries.take(slice(n)), no_exclusions(n)
+        queries, exclusions = items.take(slice(n)), no_exclusions(n)
         segment.pack()
         request = scan.SegmentRequest(10, exclusions)
         columns, scores = scan.search_segment(segment, queries, request, options)
         best_of_parts(np.stack([columns] * 2, axis=1), np.stack([scores] * 2, axis=1))
-    if dtype in ("float32", "float64"):  # rows of other types are not their own queries
-        request = scan.SegmentRequest(10, no_exclusions(_ROWS, exclude_self=True))
-        with cost_model.costs_replaced(
-            min_columns_of_join=1, min_panels_of_joined_block=1, min_sample_stride_of_join=1,
-            min_seconds_per_joined_neighbor=0.0,
-        ):  # fmt: skip
-            scan.search_segment(segment, segment.encoded, request, options)
+    request = scan.SegmentRequest(10, no_exclusions(_ROWS, exclude_self=True))
+    with cost_model.costs_replaced(
+        min_columns_of_join=1, min_panels_of_joined_block=1, min_sample_stride_of_join=1,
+        min_seconds_per_joined_neighbor=0.0,
+    ):  # fmt: skip
+        scan.search_segment(segment, segment.encoded, request, options)
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
         scaling = packing.scale_and_shift(segment.packed, items, 1)
@@ -71,14 +62,14 @@ def compile_searches(dtype: str) -> None:
         plan = dataclasses.replace(
             plan, kernel="projected_queries", use_projection=True, sample=ThresholdSample(2, 1)
         )
-        query_rows = encoded_queries.take(slice(1)).rows
+        query_rows = items.take(slice(1)).rows
         filters = kernel_records.NO_FILTERS
         launch_of(plan, projected_items, filters, 10, must_check=False).run(query_rows)
-    readiness.leave_mark(dtype)
+    readiness.leave_mark()
 
 
-def main(dtype: str) -> None:
-    """Compile the kernels for a row type at low priority, unless another process compiles them.
+def main() -> None:
+    """Compile the kernels at low priority, unless another process compiles them.
 
     If another process is compiling the kernels but takes longer than ``_SECONDS_OF_WAITING``, this
     process also compiles the kernels.
@@ -86,10 +77,10 @@ def main(dtype: str) -> None:
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)
     end = time.monotonic() + _SECONDS_OF_WAITING
-    while not readiness.is_ready(dtype):
-        with code_cache.sole_process(background.lock_name(dtype)) as is_sole:
+    while not readiness.is_ready():
+        with code_cache.sole_process(background.LOCK_NAME) as is_sole:
             # A process that has not compiled the kernels by this time may have been suspended.
             if is_sole or time.monotonic() > end:
-                compile_searches(dtype)
+                compile_searches()
                 return
         time.sleep(0.5)

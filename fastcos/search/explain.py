@@ -19,7 +19,7 @@ import numpy as np
 from fastcos import config, validation
 from fastcos.kernels import tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.parallel import memmap, readiness
+from fastcos.parallel import readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.batches import plan_batch
 from fastcos.search.estimate import Estimate, estimate_plan
@@ -235,7 +235,6 @@ def explain_source(
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
     request = SearchRequest(queries, k, allowed_positions, None, None)
     batch = min(n_queries, items.batch_size(request, options))
-    row_type = memmap.from_bits(items.rows).dtype.name
     reasons: tuple[str, ...] = ()
     is_bounded = is_upper_bounded(items.measure)
     if is_bounded:
@@ -274,9 +273,9 @@ def explain_source(
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     if allowed_positions is not None:
         overhead += costs.seconds_per_masked_row * items.n_items
-    code = readiness.explain(row_type)
+    code = readiness.explain()
     if items.segments and all(plan.method != "numpy" for plan in plans):
-        code = readiness.explain(row_type, may_use_numpy=False)
+        code = readiness.explain(may_use_numpy=False)
     return _explain(planned, overhead, n_queries, items.n_live, options, code, reasons)
 
 
@@ -348,7 +347,7 @@ def explain_groups(
         len(codes), items.n_live, n_columns, k, options.n_threads, different_plans, len(codes), 1,
         len(orders), total,
         max((plan.buffer_bytes for plan in plans), default=0.0), options.working_memory,
-        readiness.explain(memmap.from_bits(items.rows).dtype.name) if plans else "", reasons,
+        readiness.explain() if plans else "", reasons,
     )  # fmt: skip
 
 
@@ -431,7 +430,7 @@ def explain_top_k(
     costs = cost_model.COSTS
     is_prepared = is_packed and can_be_prepared(get_measure("cosine"), [plan])
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
-    code = readiness.explain(row_type)
+    code = readiness.explain()
     return _explain([(sizes, request, machine, plan)], overhead, n, m, options, code)
 
 

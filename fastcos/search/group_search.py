@@ -237,7 +237,6 @@ def _search_panels(
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
-    type_key = ("groups", *panels.type_key, scaled_queries.rows.dtype.char)
     queries_per_block = group_plan.grid.queries_per_block
 
     def search_tasks(lo: int, hi: int) -> None:
@@ -248,7 +247,7 @@ def _search_panels(
             remaining = numbers[start:end]
             while len(remaining):
                 tile_top_k.search_grid.call(
-                    type_key, 0, -(-len(remaining) // queries_per_block),
+                    ("groups", panels.layout.isa), 0, -(-len(remaining) // queries_per_block),
                     packed.addresses, scaled_queries, remaining,
                     records.BlockSettings(
                         queries_per_block, n_panels, 1,

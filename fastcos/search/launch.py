@@ -69,21 +69,23 @@ class Launch(NamedTuple):
         the first row number, and the method returns None.
         """
         packed, grid = self.packed, self.grid
-        query_rows = match_row_type(queries, packed.arrays.rows.dtype)
-        shape = grid.n_ranges, len(query_rows), self.k
+        query_rows = match_row_type(queries, packed.rows.dtype)
+        shape = grid.n_ranges, len(queries), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
-        type_key = packed.type_key, query_rows.dtype.char
+        isa = packed.layout.isa
         if self.kernel is tile_top_k.search_grid:
             self._call_kernel(
-                type_key, grid.n_query_blocks * grid.n_ranges, 1, progress, packed.addresses,
-                records.Queries(query_rows, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters),
+                isa, grid.n_query_blocks * grid.n_ranges, 1, progress, packed.addresses,
+                records.Queries(
+                    records.rows_of(query_rows), _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters
+                ),
                 _NO_NUMBERS, self.settings,
                 records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED),
             )  # fmt: skip
         else:
             self._call_kernel(
-                type_key, packed.n_panels, grid.panels_per_range, progress, packed.addresses,
-                query_rows, self.filters, self.settings, scores, row_numbers,
+                isa, packed.n_panels, grid.panels_per_range, progress, packed.addresses,
+                records.bytes_of(query_rows), self.filters, self.settings, scores, row_numbers,
             )  # fmt: skip
         if row_numbers[0, 0, 0] == few_queries.STATUS_NOT_ORDINARY:
             return None
@@ -93,7 +95,7 @@ class Launch(NamedTuple):
 
     def _call_kernel(
         self,
-        type_key: tuple[Any, ...],
+        type_key: str,
         n_units: int,
         units_per_call: int,
         progress: parallel.Progress | None,

@@ -198,14 +198,14 @@ def _approximate_scores(
         query_rows = query_rows / np.where(query_norms > 0, query_norms, 1.0)[:, None]
     query_rows = query_rows.astype(dtype)
     estimates = np.empty((len(query_rows), len(block)), dtype)
-    is_same_type, row_type = items.rows.dtype == dtype, items.rows.dtype.name
+    is_same_type = items.rows.dtype == dtype
     for part in (
         [slice(0, len(block))]
         if is_same_type
         else slices(len(block), depth, _ENTRIES_PER_CONVERSION)
     ):
         right = _rows_of(items.rows, block[part]).astype(dtype, copy=False)
-        if len(query_rows) <= _MAX_QUERIES_OF_VECDOT and background.is_running(row_type):
+        if len(query_rows) <= _MAX_QUERIES_OF_VECDOT and background.is_running():
             np.vecdot(query_rows[:, None], right, out=estimates[:, part])
         else:
             with parallel.blas_lock():

@@ -99,14 +99,13 @@ class ItemScaling(NamedTuple):
 
 
 class PackedItems(NamedTuple):
-    """Items in panels of 32 rows, as the two records that kernels read: Items and ItemAddresses."""
+    """Items in panels of 32 rows: the rows, and the records Items and ItemAddresses for kernels."""
 
     metric_type: str
     layout: TileLayout
+    rows: Rows
     arrays: Any
     addresses: Any
-    # If two PackedItems have equal keys, the arguments of kernels have the same types.
-    type_key: tuple[str, str]
 
     @property
     def n_panels(self) -> int:
@@ -204,7 +203,7 @@ def pack_items(
             packing.prepare_item_panels,
             parallel.row_blocks(n_chunks, chunks_of_block),
             panel_layout(layout, depth),
-            records.ScaledRows(items.rows, *scaling.rows),
+            records.ScaledRows(records.rows_of(items.rows), *scaling.rows),
             scaling.scaled_offsets,
             records.ItemPanels(row_of_slot, packed, small_offsets, statistics),
             n_threads=n_threads,
@@ -290,7 +289,7 @@ def packed_items(
     kernel_items = records.Items(
         isa=INSTRUCTION_SETS[layout.isa],
         metric_type=METRIC_TYPES[metric_type],
-        rows=items.rows,
+        rows=records.rows_of(items.rows),
         norms=items.norms,
         offsets=items.bias,
         row_of_slot=row_of_slot,
@@ -310,21 +309,21 @@ def packed_items(
     # also bounds the difference between the squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
-    arrays = [getattr(kernel_items, name) for name in records.ARRAYS_OF_ITEMS]
+    rows = kernel_items.rows
+    arrays = [rows.data, *(getattr(kernel_items, name) for name in records.ARRAYS_OF_ITEMS[1:])]
     arrays += [getattr(projection, name) for name in records.ARRAYS_OF_PROJECTION]
-    table[:-3:2] = [array.ctypes.data for array in arrays]
-    table[1:-3:2] = [array.size for array in arrays]
-    table[-3:] = items.rows.shape[1], layout.words, projection.words
+    table[:-5:2] = [array.ctypes.data for array in arrays]
+    table[1:-5:2] = [array.size for array in arrays]
+    row_bytes = rows.data.shape[1]
+    table[-5:] = rows.number_type, row_bytes, rows.n_columns, layout.words, projection.words
     addresses = records.ItemAddresses(
         isa=kernel_items.isa,
         metric_type=kernel_items.metric_type,
         table=validation.read_only(table),
-        row_type=validation.read_only(np.empty(0, items.rows.dtype)),
         packed_type=validation.read_only(layout.empty_array()),
         units=records.ScalingUnits(unit, offset_unit, float(layout.error), rounding),
     )
-    type_key = (layout.isa, items.rows.dtype.char)
-    return PackedItems(metric_type, layout, kernel_items, addresses, type_key)
+    return PackedItems(metric_type, layout, items.rows, kernel_items, addresses)
 
 
 def pack_queries(
@@ -339,7 +338,8 @@ def pack_queries(
     weight is at most 2^20. The queries are converted to the type in which the items are searched.
     ``allowed`` contains the rows that are allowed in the results; None allows all packed items.
     """
-    queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
+    queries, n = match_type(queries, packed.rows), len(queries.norms)
+    rows = records.rows_of(queries.rows)
     scaling = records.QueryScaling(
         factors=np.empty(n),
         coefficients=np.empty(n),
@@ -348,11 +348,11 @@ def pack_queries(
         intercepts=np.empty(n),
     )
     query_encoding.scale_queries.call(
-        queries.rows.dtype.char, 0, n, METRIC_TYPES[packed.metric_type], queries.rows,
-        queries.norms, packed.units, packed.arrays.shift, scaling,
+        (), 0, n, METRIC_TYPES[packed.metric_type], rows, queries.norms, packed.units,
+        packed.arrays.shift, scaling,
     )  # fmt: skip
     return records.Queries(
-        rows=queries.rows,
+        rows=rows,
         norms=queries.norms,
         scaling=scaling,
         tile_error=packed.units.tile_error,
@@ -469,7 +469,7 @@ def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int |
     shift_products = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(
-        packing.shift_products, blocks, rows, validation.read_only(factors), shift, shift_products,
-        n_threads=n_threads,
+        packing.shift_products, blocks, records.rows_of(rows), validation.read_only(factors), shift,
+        shift_products, n_threads=n_threads,
     )  # fmt: skip
     return validation.read_only(shift_products)

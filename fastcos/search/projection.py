@@ -113,9 +113,8 @@ def add_later(
     """
     if not _may_pay(packed, items):
         return None
-    dtype = memmap.from_bits(items.rows).dtype
-    if readiness.use_numpy(dtype):
-        readiness.request(dtype)
+    if readiness.use_numpy():
+        readiness.request()
         return None
 
     pending = Pending(os.getpid(), threading.Event())
@@ -228,7 +227,9 @@ def with_axes(
     parallel.run(
         projection.prepare_projected_panels, blocks,
         panel_layout(layout._replace(words=words), items.rows.shape[1]),
-        records.ScaledRows(items.rows, scaling.factors, scaling.coefficients, scaling.shift),
+        records.ScaledRows(
+            records.rows_of(items.rows), scaling.factors, scaling.coefficients, scaling.shift
+        ),
         records.ItemPanels(
             arrays.row_of_slot, arrays.packed, arrays.small_offsets, arrays.statistics
         ),

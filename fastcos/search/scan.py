@@ -305,11 +305,11 @@ def _scan_query_blocks(
     options: ExecutionOptions,
 ) -> Ranking:
     """Search packed rows by tiles; each thread takes one block of queries after another."""
-    items, k = packed.arrays, request.k
+    k = request.k
     scaled_queries = pack_queries(packed, queries, request.exclusions, request.allowed)
     n, n_panels = len(scaled_queries.norms), packed.n_panels
     row_numbers, scores = unfilled(n, k)
-    zero_queries = _zero_queries(packed, scaled_queries)
+    zero_queries = _zero_queries(packed, queries)
     unfinished = np.delete(np.arange(n, dtype=np.int64), zero_queries)
     initial_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
     if request.thresholds is not None and np.isfinite(request.thresholds).all():
@@ -324,7 +324,7 @@ def _scan_query_blocks(
             )
     while len(unfinished):
         grid, capacity, sample = plan_pass(
-            plan, n_passes, len(unfinished), k, packed.layout, items.rows.shape[1], n_panels,
+            plan, n_passes, len(unfinished), k, packed.layout, packed.rows.shape[1], n_panels,
             machine,
         )  # fmt: skip
         parts = (row_numbers[np.newaxis], scores[np.newaxis])
@@ -340,8 +340,7 @@ def _scan_query_blocks(
         arguments = (packed.addresses, scaled_queries, unfinished, settings, results)
         n_tasks = -(-len(unfinished) // grid.queries_per_block) * grid.n_ranges
         if n_tasks == 1 and options.progress is None:
-            type_key = (packed.type_key, scaled_queries.rows.dtype.char)
-            tile_top_k.search_grid.call(type_key, 0, 1, *arguments)
+            tile_top_k.search_grid.call(packed.layout.isa, 0, 1, *arguments)
         else:
             parallel.run(
                 tile_top_k.search_grid, parallel.row_blocks(n_tasks, 1), *arguments,
@@ -371,18 +370,18 @@ def _scan_query_blocks(
     return row_numbers, scores
 
 
-def _zero_queries(packed: PackedItems, scaled_queries: Any) -> Integers:
+def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
     """Return the indices of the queries that have the score 0 with every item.
 
     If the scores are cosines or inner products, a query of zeros has the score 0 with every item,
     so no bound could rule out any row. If the scores are distances or the items have biases, a zero
     query has different scores with different items, and is searched like any other query.
     """
-    zero_queries = np.flatnonzero(scaled_queries.norms == 0)
+    zero_queries = np.flatnonzero(queries.norms == 0)
     if packed.metric_type == "euclidean" or packed.arrays.offsets.any():
         return zero_queries[:0]
     # The norm of a row of tiny numbers may be 0 although the row is not zero.
-    return zero_queries[~scaled_queries.rows[zero_queries].any(axis=1)]
+    return zero_queries[~queries.rows[zero_queries].any(axis=1)]
 
 
 def _proved_thresholds(

@@ -207,7 +207,7 @@ class Segment:
             # If there are fewer than min_rows_for_tiles rows, searches do not use packed rows, so
             # the kernels for packed rows are not needed.
             if len(self.live_row_numbers) >= cost_model.COSTS.min_rows_for_tiles:
-                readiness.request(memmap.from_bits(self.encoded.rows).dtype)
+                readiness.request()
             return
         with parallel.attribute_lock(self, "pack"):  # only one thread packs; other threads wait
             if self.duplicates is not None:
@@ -229,8 +229,8 @@ class Segment:
             self.distinct.wait_for_projection()
 
     def uses_numpy(self) -> bool:
-        """Return whether searches run in NumPy because no kernels are compiled for the rows."""
-        return readiness.use_numpy(memmap.from_bits(self.encoded.rows).dtype)
+        """Return whether searches run in NumPy because no kernels are compiled."""
+        return readiness.use_numpy()
 
     def sizes(self, n_live_of_index: int | None = None) -> plan.SegmentSizes:
         """Return the facts about the segment that are known so far, for ``plan.plan_search``."""

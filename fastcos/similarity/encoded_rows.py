@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.kernels import pair_scores
+from fastcos.kernels import pair_scores, records
 from fastcos.parallel import memmap, readiness
 from fastcos.similarity import safe_norms
 from fastcos.similarity.base import Measure
@@ -121,15 +121,13 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     The rows must be read-only. Rows of one- or two-byte numbers may be stored as integers with the
     same bits (``parallel.memmap``).
     """
-    # This function does not request the compilation of kernels for the type of the rows. The rows
-    # may be queries, and the type of queries often differs from that of the items. Only a search
-    # requests the compilation of kernels, and it requests kernels for the type of its items.
-    if not readiness.runs_kernels(memmap.from_bits(rows).dtype):
+    # This function does not request the compilation of kernels, because only a search does.
+    if not readiness.runs_kernels():
         with readiness.seconds_in_numpy():
             return validation.read_only(row_norms_in_numpy(memmap.from_bits(rows)))
     norms = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
-    parallel.run(pair_scores.row_norms, blocks, rows, norms, n_threads=n_threads)
+    parallel.run(pair_scores.row_norms, blocks, records.rows_of(rows), norms, n_threads=n_threads)
     return validation.read_only(norms)
 
 
@@ -148,11 +146,11 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
 
 def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
     """Convert queries to the type in which a search compares them with items of ``item_type``."""
-    if rows.dtype == item_type:
+    if rows.dtype == item_type and item_type.itemsize > 2:  # the quickest check comes first
         return rows
     if item_type != np.float32:
-        if rows.dtype == np.float32:
-            return validation.read_only(rows.astype(np.float64))
+        if rows.dtype != np.float64:
+            return validation.read_only(memmap.from_bits(rows).astype(np.float64))
     elif rows.dtype == np.float64:
         with np.errstate(over="ignore", under="ignore"):
             float32_rows = rows.astype(np.float32)

@@ -1,7 +1,7 @@
-"""Conversion of numbers of one byte or two bytes to float32 or float64.
+"""The number types of rows, and the conversion of numbers of one or two bytes to floats.
 
-The supported types are int8, uint8, float16 and bfloat16. The bits of float16 numbers are stored in
-uint16 arrays, and the bits of bfloat16 numbers are stored in int16 arrays.
+The bits of float16 numbers are stored in uint16 arrays, and the bits of bfloat16 numbers in int16
+arrays.
 """
 
 import math
@@ -10,7 +10,19 @@ import numpy as np
 
 from ..cpu import has_instruction
 from ..jit import ir, types
-from .emit import F16, F32, F64, I32
+from .emit import F16, F32, F64, I8, I16, I32
+
+# The codes of the number types of rows (``records.Rows``).
+FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8 = range(5)
+# By code: the name of the type of arrays that hold such numbers or their bits, and LLVM's type.
+ARRAY_TYPES = "float64", "float32", "uint16", "int16", "int8"
+ELEMENTS = F64, F32, I16, I16, I8
+N_NUMBER_TYPES = len(ARRAY_TYPES)
+
+
+def dtype_of(number_type):
+    """Return Numba's type of arrays that hold numbers of this type, or their bits."""
+    return getattr(types, ARRAY_TYPES[number_type])
 
 
 def numbers_of(row):
@@ -33,7 +45,7 @@ def emit_float(builder, value, dtype, element):
 
     is_vector = isinstance(value.type, ir.VectorType)
     if dtype.bitwidth == 8:
-        return (builder.sitofp if dtype.signed else builder.uitofp)(value, like(element))
+        return builder.sitofp(value, like(element))
     if isinstance(dtype, types.Integer) and not dtype.signed and has_instruction("f16c"):
         value = builder.fpext(builder.bitcast(value, like(F16)), like(F32))
     elif isinstance(dtype, types.Integer):

@@ -1,10 +1,13 @@
-"""Inner products and squared distances of rows in float64, which define exact scores."""
+"""The float64 sums over the columns of two rows that define exact scores.
 
-from ..jit import cgutils, intrinsic_of, ir, types
+``product`` reads arrays whose number type is known when a kernel is compiled. ``row_products``
+emits the same sums for the rows of a search, whose number type is known only when a kernel runs.
+"""
+
+from ..jit import intrinsic_of, ir, types
 from .arithmetic import emit_multiply_add
 from .emit import (
     BYTES,
-    F32,
     F64,
     I64,
     broadcast,
@@ -22,8 +25,8 @@ from .memory import emit_prefetch
 LANES = 16
 
 
-def _sum_plain(terms):
-    """Return the sum of terms, added in the order in which the code of _emit_sums adds them."""
+def sum_plain(terms):
+    """Return the sum of terms, added in the order in which the code of emit_sums adds them."""
     whole = len(terms) - len(terms) % LANES
     lanes = [0.0] * LANES
     for j in range(whole):
@@ -39,30 +42,10 @@ def _sum_plain(terms):
 
 def _product_plain(x, x0, y, y0, depth):
     pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
-    return _sum_plain([x_value * y_value for x_value, y_value in pairs])
+    return sum_plain([x_value * y_value for x_value, y_value in pairs])
 
 
-def _squared_distance_plain(x, x0, y, y0, depth):
-    # The difference is multiplied by itself, because the function pow of the C library may round
-    # differently.
-    pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
-    differences = [x_value - y_value for x_value, y_value in pairs]
-    return _sum_plain([difference * difference for difference in differences])
-
-
-def _two_products_plain(x, x_starts, y, y_starts, depth):
-    return tuple(_product_plain(x, x_starts[i], y, y_starts[i], depth) for i in range(2))
-
-
-def _two_squared_distances_plain(x, x_starts, y, y_starts, depth):
-    return tuple(_squared_distance_plain(x, x_starts[i], y, y_starts[i], depth) for i in range(2))
-
-
-def _square_and_product_plain(x, x0, later, y, depth):
-    return _product_plain(x, x0, x, x0, depth), _product_plain(x, x0, y, 0, depth)
-
-
-def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
+def emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     """Emit `count` sums over the columns of rows, in the order that exact scores require.
 
     `rows` holds a pointer to each row, and `dtypes` holds the NumPy types of the rows. The function
@@ -110,52 +93,8 @@ def _multiply_add(builder, x, y, total, is_exact):
     return builder.fadd(total, builder.fmul(x, y))
 
 
-def _emit(difference):
-    """Return the code generator of `product` or, if `difference` is true, of `squared_distance`."""
-
-    def codegen(context, builder, signature, arguments):
-        places = (0, arguments[1]), (2, arguments[3])
-        rows = pointers(context, builder, signature, arguments, *places)
-        dtypes = [signature.args[a].dtype for a in (0, 2)]
-        return _emit_sums(builder, rows, dtypes, arguments[4], 1, _term(dtypes, difference))[0]
-
-    return codegen
-
-
-def _emit_two(difference):
-    """Return a code generator for the inner products or the squared distances of two pairs.
-
-    The code generator is that of two_squared_distances if `difference` is true, and otherwise that
-    of two_products.
-
-    Each addition to a sum waits for the previous addition to this sum, so it is faster to compute
-    two sums at the same time. For 30,000 rows of 384 columns, a pair takes 75 ns if two pairs are
-    computed at a time, and 100 ns if pairs are computed one by one (Xeon).
-    """
-
-    def codegen(context, builder, signature, arguments):
-        x_starts = cgutils.unpack_tuple(builder, arguments[1], 2)
-        y_starts = cgutils.unpack_tuple(builder, arguments[3], 4)
-        starts = [*((0, at) for at in x_starts), *((2, at) for at in y_starts)]
-        x0, x1, y0, y1, *later = pointers(context, builder, signature, arguments, *starts)
-        dtypes = [signature.args[a].dtype for a in (0, 2)]
-        add_pair = _term(dtypes, difference)
-
-        def add(builder, sums, elements):
-            return [
-                *add_pair(builder, sums[:1], elements[:2]),
-                *add_pair(builder, sums[1:], elements[2:]),
-            ]
-
-        rows, soon = (x0, y0, x1, y1), [(row, 1) for row in later]
-        sums = _emit_sums(builder, rows, dtypes * 2, arguments[4], 2, add, soon)
-        return context.make_tuple(builder, signature.return_type, sums)
-
-    return codegen
-
-
-def _term(dtypes, difference):
-    """Return the function `add` of _emit_sums; it adds (x - y)^2 if `difference`, else x y."""
+def term_of(dtypes, difference):
+    """Return the function `add` of emit_sums; it adds (x - y)^2 if `difference`, else x y."""
     is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
     def add(builder, sums, elements):
@@ -173,61 +112,12 @@ def product(typingctx, x, x0, y, y0, depth):
 
     `x` and `y` are flat arrays of float32 or float64, or of a type that ``low_precision`` converts.
     """
-    return types.float64(x, x0, y, y0, depth), _emit(difference=False)
-
-
-@intrinsic_of(_squared_distance_plain)
-def squared_distance(typingctx, x, x0, y, y0, depth):
-    """Return the float64 squared distance of x[x0 : x0 + depth] and y[y0 : y0 + depth].
-
-    The arrays x and y have the types that ``product`` describes.
-    """
-    return types.float64(x, x0, y, y0, depth), _emit(difference=True)
-
-
-@intrinsic_of(_two_products_plain)
-def two_products(typingctx, x, x_starts, y, y_starts, depth):
-    """Return the float64 inner products of two pairs of rows, which are stored in flat arrays.
-
-    `x_starts` (2,) and `y_starts` (4,) hold the positions at which the rows begin in x and in y.
-    The last two entries of y_starts are the positions of the rows of y in the next two pairs; these
-    rows are prefetched.
-    """
-    two = types.UniTuple(types.float64, 2)
-    return two(x, x_starts, y, y_starts, depth), _emit_two(difference=False)
-
-
-@intrinsic_of(_two_squared_distances_plain)
-def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
-    """Return the float64 squared distances of two pairs of rows, which are stored in flat arrays.
-
-    The arguments are described in two_products.
-    """
-    two = types.UniTuple(types.float64, 2)
-    return two(x, x_starts, y, y_starts, depth), _emit_two(difference=True)
-
-
-@intrinsic_of(_square_and_product_plain)
-def square_and_product(typingctx, x, x0, later, y, depth):
-    """Return the inner product of a row of x with itself, and the inner product of the row with y.
-
-    The row is x[x0 : x0 + depth], and the row of x that starts at `later` is prefetched. `y`
-    (depth,) is float64; if x is float32, y must hold float32 numbers that the caller has widened.
-    """
 
     def codegen(context, builder, signature, arguments):
-        places = (0, arguments[1]), (0, arguments[2]), (3, I64(0))
-        row, next_row, other = pointers(context, builder, signature, arguments, *places)
-        dtypes = signature.args[0].dtype, signature.args[3].dtype
-        is_exact = element_type(row) == F32
+        places = (0, arguments[1]), (2, arguments[3])
+        rows = pointers(context, builder, signature, arguments, *places)
+        dtypes = [signature.args[a].dtype for a in (0, 2)]
+        add = term_of(dtypes, difference=False)
+        return emit_sums(builder, rows, dtypes, arguments[4], 1, add)[0]
 
-        def add(builder, sums, elements):
-            x, y = elements
-            pairs = zip((x, y), sums, strict=True)
-            return [_multiply_add(builder, x, factor, total, is_exact) for factor, total in pairs]
-
-        sums = _emit_sums(builder, (row, other), dtypes, arguments[4], 2, add, [(next_row, 2)])
-        return context.make_tuple(builder, signature.return_type, sums)
-
-    two = types.UniTuple(types.float64, 2)
-    return two(x, x0, later, y, depth), codegen
+    return types.float64(x, x0, y, y0, depth), codegen

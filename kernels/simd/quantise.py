@@ -1,70 +1,26 @@
-"""Operations that turn a row into int8 codes, except for the rotation (``hadamard``).
+"""Operations that turn a float32 row into int8 codes, except for the rotation (``hadamard``).
 
-The operations load a row as float32, measure its largest magnitude and its sum of squares, and
-quantise it.
+The operations measure the largest magnitude and the sum of squares of a row, and quantise the row.
 """
 
 from ..jit import intrinsic, ir, types
 from . import instruction_sets
 from .emit import (
     F32,
-    F64,
     I8,
     I32,
     I64,
     broadcast,
-    element_type,
     fold,
     function,
     load,
     loop,
     pointer,
-    pointers,
     store,
 )
 from .hadamard import FLOATS, INTEGERS, LANES, RELAXED, vector_at
-from .low_precision import emit_float
 
 _CODES = ir.VectorType(I8, LANES)
-
-
-@intrinsic
-def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
-    """Set out[j] to factor * row[start + j] - coefficient * shift[j], for every j below `depth`.
-
-    `row` and `out` are flat arrays. If `shift` is the empty tuple (), nothing is subtracted.
-    """
-
-    def codegen(context, builder, sig, a):
-        dtype = sig.args[0].dtype
-        source, target = pointers(context, builder, sig, a, (0, a[1]), (5, I64(0)))
-        shifts = None
-        if isinstance(sig.args[4], types.Array):
-            shifts = pointer(context, builder, sig.args[4], a[4], I64(0))
-
-        def store_scaled(at, lanes):
-            def read(array):
-                vector = ir.VectorType(element_type(array), lanes)
-                return load(builder, builder.gep(array, [at]), vector)
-
-            def scaled(number, value):
-                return builder.fmul(broadcast(builder, number, value.type), value)
-
-            value = scaled(a[2], emit_float(builder, read(source), dtype, F64))
-            if shifts is not None:
-                value = builder.fsub(value, scaled(a[3], read(shifts)))
-            value = builder.fptrunc(value, ir.VectorType(F32, lanes))
-            store(builder, value, builder.gep(target, [at]))
-            return []
-
-        # Whole vectors are processed first, and then the remaining numbers one by one.
-        end = builder.and_(a[6], I64(-LANES))
-        n_vectors, n_singles = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
-        loop(builder, n_vectors, [], lambda k, _: store_scaled(builder.mul(k, I64(LANES)), LANES))
-        loop(builder, n_singles, [], lambda k, _: store_scaled(builder.add(end, k), 1))
-        return context.get_dummy_value()
-
-    return types.void(row, start, factor, coefficient, shift, out, depth), codegen
 
 
 @intrinsic

@@ -4,7 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from fastcos.kernels.records import rows_of
 from fastcos.validation import read_only
+
+
+def frozen_rows(array: Any) -> Any:
+    """The record that kernels read in place of an array of rows."""
+    return rows_of(read_only(array))
 
 
 def frozen(*arrays: Any) -> list[Any]:

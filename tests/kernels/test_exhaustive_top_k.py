@@ -7,7 +7,7 @@ import pytest
 
 from fastcos.kernels import candidate_filter, exhaustive_top_k, records, select
 from fastcos.kernels.pair_scores import COSINE, DOT, EUCLIDEAN
-from tests.kernels.inputs import frozen
+from tests.kernels.inputs import frozen, frozen_rows
 
 
 def small_rows(n, seed):
@@ -37,7 +37,9 @@ def norms(X):
 
 
 def scoring(metric_type, Q, B, offsets):
-    return records.PairScoring(metric_type, *frozen(Q, norms(Q), B, norms(B), offsets))
+    return records.PairScoring(
+        metric_type, frozen_rows(Q), *frozen(norms(Q)), frozen_rows(B), *frozen(norms(B), offsets)
+    )
 
 
 def filters(own, indptr, excluded):

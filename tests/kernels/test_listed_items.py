@@ -1,7 +1,7 @@
 import numpy as np
 
 from fastcos.kernels import listed_items, pair_scores, records
-from tests.kernels.inputs import frozen
+from tests.kernels.inputs import frozen, frozen_rows
 from tests.oracles import dense
 
 FORMS = {pair_scores.DOT: "dot", pair_scores.COSINE: "cosine", pair_scores.EUCLIDEAN: "euclidean"}
@@ -21,7 +21,11 @@ def test_score_listed_items_has_the_bits_of_plain_sums():
                 expected = dense.keys(Q, X, form)[numbers, columns]
             expected[np.isin(columns, [4, 5])] = np.nan
             scoring = records.PairScoring(
-                metric_type, *frozen(Q, norms, X, np.zeros(0), np.zeros(0))
+                metric_type,
+                frozen_rows(Q),
+                *frozen(norms),
+                frozen_rows(X),
+                *frozen(np.zeros(0), np.zeros(0)),
             )
             listed = frozen(numbers, columns)
             listed_items.score_listed_items(2, 50, scoring, *listed, 0.0, scores)

@@ -135,11 +135,11 @@ def test_a_private_name_that_numba_lacks_has_a_fall_back(numba_process, tmp_path
 SUMS = """
 import hashlib
 import numpy as np
-from fastcos.kernels import pair_scores
+from fastcos.kernels import pair_scores, records
 rows = np.random.default_rng(0).standard_normal((20, 37)).astype("f4")
 rows.flags.writeable = False
 norms = np.empty(20)
-pair_scores.row_norms(0, 20, rows, norms)
+pair_scores.row_norms(0, 20, records.rows_of(rows), norms)
 np.testing.assert_allclose(norms, np.linalg.norm(rows.astype("f8"), axis=1), rtol=1e-14)
 print(hashlib.sha256(norms.tobytes()).hexdigest())
 """

@@ -5,7 +5,7 @@ from fastcos.kernels import cpu, packing, query_encoding, records, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.quantise import measure_row, quantise_row
-from tests.kernels.inputs import frozen
+from tests.kernels.inputs import frozen, frozen_rows
 
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
@@ -128,7 +128,8 @@ def packed(isa, X, factor, shift, offsets):
     packing.prepare_item_panels(
         0, -(-n // packing.CHUNK),
         records.PanelLayout(INSTRUCTION_SETS[isa], words, *frozen(signs(depth))),
-        records.ScaledRows(*frozen(X, np.full(n, factor), coefficients, shift)), *frozen(offsets),
+        records.ScaledRows(frozen_rows(X), *frozen(np.full(n, factor), coefficients, shift)),
+        *frozen(offsets),
         records.ItemPanels(order, out, small, statistics),
     )  # fmt: skip
     scaled = factor * X.astype(float)

@@ -7,7 +7,7 @@ from fastcos.kernels.simd import tile_scores
 from fastcos.kernels.simd.hits import list_tile_hits_by_projection
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import INVERSE_STEP, MAX_RESIDUAL, THRESHOLD
-from tests.kernels.inputs import frozen
+from tests.kernels.inputs import frozen, frozen_rows
 
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
@@ -55,7 +55,7 @@ def with_projection(isa, X):
     factors = 1.0 / np.linalg.norm(X.astype(float), axis=1)
     codes = np.full(32 * panels * WORDS, 77, np.int32)
     statistics = np.full((panels, 5), np.nan, np.float32)
-    scaled = records.ScaledRows(*frozen(X, factors, factors, none))
+    scaled = records.ScaledRows(frozen_rows(X), *frozen(factors, factors, none))
     code, no_offsets = INSTRUCTION_SETS[isa], np.zeros(0, np.float32)
     layout = records.PanelLayout(code, WORDS, *frozen(signs(DEPTH)))
     packing.prepare_item_panels(
@@ -76,10 +76,11 @@ def with_projection(isa, X):
     short, own, rests = frozen(short, own, rests)
     largest_k = frozen(np.full(2, 10, np.float32))
     projected = records.Projection(axes, short, PROJECTED_WORDS, own, rests, eta, *largest_k)
-    rows, order, by_item, statistics = frozen(X, order, by_item, statistics)
+    order, by_item, statistics = frozen(order, by_item, statistics)
     items = records.Items(
-        code, 0, rows, factors, none, order, by_item, WORDS, *frozen(no_offsets), statistics,
-        *frozen(none, signs(DEPTH), tiles.configuration(), np.zeros((0, 2), np.float32)), projected,
+        code, 0, frozen_rows(X), factors, none, order, by_item, WORDS, *frozen(no_offsets),
+        statistics, *frozen(none, signs(DEPTH), tiles.configuration()),
+        *frozen(np.zeros((0, 2), np.float32)), projected,
     )  # fmt: skip
     return items, V, codes
 
@@ -109,10 +110,10 @@ def queries_of(Q):
     """Queries of unit rows, without a shift and exclusions."""
     n = len(Q)
     norms, none, ones = np.linalg.norm(Q.astype(float), axis=1), np.zeros(0, np.int64), np.ones(n)
-    rows, norms, own, indptr = frozen(Q, norms, np.full(n, -1), np.zeros(n + 1, np.int64))
+    norms, own, indptr = frozen(norms, np.full(n, -1), np.zeros(n + 1, np.int64))
     scaling = records.QueryScaling(1.0 / norms, 0 * ones, np.zeros(n, np.float32), ones, 0 * ones)
     filters = records.QueryFilters(own, indptr, *frozen(none), np.zeros(0, np.uint8))
-    return records.Queries(rows, norms, scaling, 0.0, 0.0, filters)
+    return records.Queries(frozen_rows(Q), norms, scaling, 0.0, 0.0, filters)
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -76,7 +76,9 @@ def test_list_scores_equal_numpy():
         pair_scores.EUCLIDEAN: -np.square(Q[:, None] - B).sum(axis=2),
     }
     for metric_type, truth in truths.items():
-        scoring = records.PairScoring(metric_type, Q, q, B, b, offsets)
+        scoring = records.PairScoring(
+            metric_type, records.rows_of(Q), q, records.rows_of(B), b, offsets
+        )
         cut(row_transforms.list_scores, 7, scoring, columns, scores)
         np.testing.assert_allclose(scores, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
 

@@ -13,11 +13,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 COLD = """
 import os, threading, time, numpy as np
 from fastcos import parallel
-from fastcos.kernels import pair_scores
+from fastcos.kernels import pair_scores, records
 def norms():
     rows = np.ones((4, 3)); rows.flags.writeable = False
     out = np.zeros(4)
-    parallel.run(pair_scores.row_norms, np.array([0, 4]), rows, out)
+    parallel.run(pair_scores.row_norms, np.array([0, 4]), records.rows_of(rows), out)
     return out
 threading.Thread(target=norms).start()
 time.sleep({wait})

@@ -10,6 +10,7 @@ import numpy as np
 import fastcos
 from fastcos import LinearMF
 from fastcos.kernels import pair_scores
+from fastcos.kernels.records import rows_of
 from fastcos.search.rerank import WordRotatorsScorer
 from fastcos.similarity.encoded_rows import METRIC_TYPES, encode_rows
 from tests.robustness.rounding_formulas import (
@@ -67,8 +68,8 @@ def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
     result, columns = np.full((len(Q), len(B)), np.nan), np.arange(len(B))
     for i in range(len(Q)):
         pair_scores.score_pairs(
-            METRIC_TYPES[metric_type], left.rows, i, left.norms[i], right.rows, right.norms,
-            right.bias, columns, len(B), result[i],
+            METRIC_TYPES[metric_type], rows_of(left.rows), i, left.norms[i], rows_of(right.rows),
+            right.norms, right.bias, columns, len(B), result[i],
         )  # fmt: skip
     return result
 

@@ -48,7 +48,7 @@ with open(os.environ["STARTS"], "a") as starts:
     starts.write("started\\n")
 import numpy as np
 import fastcos
-from fastcos.kernels import pair_scores
+from fastcos.kernels import pair_scores, records
 from fastcos.parallel import background, readiness
 
 result = {"file": fastcos.__file__}
@@ -59,13 +59,13 @@ if sys.argv[1] == "search":
     neighbors = index.search(rows[:3], 4)
     result["indices"], result["scores"] = neighbors.indices.tolist(), neighbors.scores.tolist()
     result["code"] = index.explain(3, 4).code
-    for child in background._children.values():
-        child.process.kill()
-        child.process.wait()
+    if background.state.child is not None:
+        background.state.child.process.kill()
+        background.state.child.process.wait()
 else:
     rows, norms = np.array([[3.0, 4.0]]), np.zeros(1)
     rows.flags.writeable = False
-    pair_scores.row_norms(0, 1, rows, norms)
+    pair_scores.row_norms(0, 1, records.rows_of(rows), norms)
     hits = sum(pair_scores.row_norms._cache_hits.values())
     result["norm"], result["from_cache"] = norms[0], hits
 print(json.dumps(result))

@@ -22,7 +22,7 @@ if not tiles.AVAILABLE:
 
 @kernel
 def tile_scores(queries, items):
-    n, m = queries.rows.shape[0], items.rows.shape[0]
+    n, m = queries.rows.data.shape[0], items.rows.data.shape[0]
     isa, block = items.isa, query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
     scores = np.empty((m // 32, 1024), items.packed.dtype)
     start_tiles(isa, items.tile_configuration)

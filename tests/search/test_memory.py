@@ -91,7 +91,7 @@ def status(name):
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
 def warm_up():
-    compile_searches("float32")  # what a case compiled would count as its memory
+    compile_searches()  # what a case compiled would count as its memory
     ids = [str(i) for i in range(len(FEW))]
     bits = np.zeros((40, 8), "u1")
     for measure in ("cosine", "neg_euclidean"):

@@ -39,12 +39,12 @@ X = np.random.default_rng(0).standard_normal((30000, 64)).astype({dtype!r})
 index, start = fastcos.SimilarityIndex().fit(X), time.monotonic()
 first = index.search(X[:2], 4)
 durations = []
-while not readiness.is_ready({dtype!r}) and time.monotonic() < start + 250:
+while not readiness.is_ready() and time.monotonic() < start + 250:
     before = time.monotonic()
     again = index.search(X[:2], 4)
     durations.append(time.monotonic() - before)
     time.sleep(0.05)
-assert readiness.is_ready({dtype!r})
+assert readiness.is_ready()
 assert max(durations, default=0) < 5, max(durations)
 last = index.search(X[:2], 4)
 assert all((a == b).all() for a, b in zip(first, last))
@@ -58,7 +58,7 @@ def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
     monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "failures", {})
+    monkeypatch.setattr(background, "state", background.State())
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     return tmp_path
 
@@ -158,7 +158,8 @@ def test_searches_without_an_error_stream_are_answered(imported, tmp_path, stder
 HOLD_THE_LOCK = """
 import os, signal
 from fastcos.kernels import code_cache
-with code_cache.sole_process("background-float32") as is_sole:
+from fastcos.parallel import background
+with code_cache.sole_process(background.LOCK_NAME) as is_sole:
     print(is_sole, flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 """
@@ -168,7 +169,7 @@ with code_cache.sole_process("background-float32") as is_sole:
 def test_a_stopped_process_keeps_no_other_from_compiling(empty_cache, monkeypatch):
     variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}
     compiled, now = [], [0.0]
-    monkeypatch.setattr(compile_searches, "compile_searches", compiled.append)
+    monkeypatch.setattr(compile_searches, "compile_searches", lambda: compiled.append(now[0]))
     monkeypatch.setattr(os, "nice", lambda _: None)
     command = [sys.executable, "-c", HOLD_THE_LOCK]
     with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as held:
@@ -177,33 +178,38 @@ def test_a_stopped_process_keeps_no_other_from_compiling(empty_cache, monkeypatc
             with monkeypatch.context() as patch:
                 patch.setattr(time, "monotonic", lambda: now[0])
                 patch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
-                compile_searches.main("float32")
+                compile_searches.main()
         finally:
             held.kill()
-    assert compiled == ["float32"]
-    assert 60 < now[0] < 300
+    assert len(compiled) == 1
+    assert 60 < compiled[0] < 300
 
 
-# Another type of rows after one whose kernels this process has compiled itself.
-ANOTHER_TYPE = """
+# Rows of every number type, after the kernels have been compiled by searches of one type.
+OTHER_TYPES = """
 import numpy as np, fastcos
-from fastcos.kernels import exhaustive_top_k, few_queries, tile_top_k
+from fastcos.kernels import code_cache, jit
 from fastcos.parallel import readiness
-readiness.state.seconds_in_numpy = 21.0
-assert not readiness.use_numpy({first!r})
-for dtype in ("float32", "float64", "float16", "int8"):
-    if dtype != {first!r}:
-        X = (30 * np.random.default_rng(0).standard_normal((3000, 32))).astype(dtype)
-        found = fastcos.SimilarityIndex().fit(X).search(X[:2], 1)
-        assert found.indices.tolist() == [[0], [1]]
-kernels = few_queries.search_few_queries, tile_top_k.search_grid, exhaustive_top_k.score_all_rows
-assert not any(kernel.overloads for kernel in kernels)
+readiness.compile_at_once()
+def search(dtype):
+    X = (30 * np.random.default_rng(0).standard_normal((3000, 32))).astype(dtype)
+    index = fastcos.SimilarityIndex().fit(X)
+    for n in (1, 70):
+        assert index.search(X[:n].astype("float64"), 1).indices[:, 0].tolist() == list(range(n))
+    fastcos.top_k(X[:3].astype("float32"), X[:500], 2)
+    index.radius(X[:3].astype("float32"), 0.9)
+search("float32")
+before = set(code_cache.signatures())
+for dtype in ("float64", "float16", "int8"):
+    search(dtype)
+assert len(before) > 5
+assert set(code_cache.signatures()) == before
 """
 
 
-@pytest.mark.parametrize("first", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
-def test_the_first_search_of_another_type_compiles_nothing(tmp_path, first):
-    done = run(ANOTHER_TYPE.format(first=first), tmp_path, FASTCOS_BACKGROUND="0")
+@pytest.mark.slow
+def test_searches_of_another_type_compile_nothing(tmp_path):
+    done = run(OTHER_TYPES, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -214,11 +220,11 @@ def test_the_background_process_runs_no_code_of_the_working_directory(tmp_path):
 import time
 from fastcos.parallel import background
 time.sleep(0.7)
-assert background.is_running("float32")
-for child in background._children.values():
-    child.process.kill()
-    child.process.wait()
-assert not background.is_running("float32")
+assert background.is_running()
+child = background.state.child
+child.process.kill()
+child.process.wait()
+assert not background.is_running()
 """
     code = IMPORTS + LONG_SEARCH.format(before="", after=after)
     done = run(code, tmp_path / "cache", cwd=tmp_path, arguments=["-P"])
@@ -235,16 +241,15 @@ def test_the_background_process_has_the_path_of_its_parent(tmp_path):
 import time
 from pathlib import Path
 from fastcos.parallel import background
-assert background.is_running("float32")
+assert background.is_running()
 # a process that does not find Numba ends within a second; one that has loaded LLVM has found it
-(child,) = background._children.values()
+child = background.state.child
 maps, until = Path(f"/proc/{child.process.pid}/maps"), time.monotonic() + 5
 while time.monotonic() < until and not (maps.exists() and "llvmlite" in maps.read_text()):
     time.sleep(0.05)
-running = background.is_running("float32")
-for child in background._children.values():
-    child.process.kill()
-    child.process.wait()
+running = background.is_running()
+child.process.kill()
+child.process.wait()
 assert running, "the process ended early"
 """
     path = [entry for entry in sys.path if entry]
@@ -253,21 +258,22 @@ assert running, "the process ended early"
     assert done.returncode == 0, done.stderr
 
 
-def test_readiness_is_known_for_each_type(empty_cache, monkeypatch):
+def test_a_process_compiles_after_a_while_in_numpy(empty_cache, monkeypatch):
     monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
-    assert readiness.use_numpy("float32")
-    readiness.leave_mark("float32")
-    assert readiness.is_ready("float32")
-    assert not readiness.use_numpy(np.float32)
-    assert readiness.use_numpy("float64")
+    assert readiness.use_numpy()
     readiness.state.seconds_in_numpy = 19.0
-    assert readiness.use_numpy("float64")
-    assert "FASTCOS_BACKGROUND is 0" in readiness.explain("float64")
+    assert readiness.use_numpy()
+    assert "FASTCOS_BACKGROUND is 0" in readiness.explain()
     readiness.state.seconds_in_numpy = 21.0  # now this process compiles
-    assert not readiness.use_numpy("float64")
-    # the next type is not compiled at its first search, either
-    assert readiness.use_numpy("float16")
-    assert readiness.state.seconds_in_numpy == 0.0
+    assert not readiness.use_numpy()
+
+
+def test_a_mark_in_the_cache_ends_searches_in_numpy(empty_cache, monkeypatch):
+    assert readiness.use_numpy()
+    readiness.leave_mark()
+    assert not readiness.use_numpy()
+    monkeypatch.setattr(readiness, "state", readiness.State())  # another process
+    assert readiness.is_ready()
 
 
 def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
@@ -281,16 +287,15 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
     # NumPy would score all copies of a row
     assert copies.explain(1, 2).code == "code that this process compiles"
     with monkeypatch.context() as patch:
-        patch.setattr(background, "is_running", lambda dtype: dtype == "float32")
+        patch.setattr(background, "is_running", lambda: True)
         assert code() == "NumPy, while another process compiles the kernels"
-        assert readiness.explain("float16").startswith("NumPy, until a process that")
     monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
     itself = "code that this process compiles (FASTCOS_BACKGROUND is 0)"
     assert code() == f"NumPy at first, then {itself}"
     readiness.state.seconds_in_numpy = 21.0
-    assert not readiness.use_numpy("float32")
+    assert not readiness.use_numpy()
     assert code() == itself
-    readiness.leave_mark("float32")
+    readiness.leave_mark()
     assert code() == "code that Numba has compiled and the cache keeps"
     assert copies.explain(1, 2).code == "code that Numba has compiled and the cache keeps"
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: True)
@@ -301,18 +306,18 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")
 def test_explanations_name_a_compiling_process_of_another_program(empty_cache, monkeypatch):
     variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", HOLD_THE_LOCK.replace("float32", "float16")]
+    command = [sys.executable, "-c", HOLD_THE_LOCK]
     until = "NumPy, until a process that a longer search"
+    assert readiness.explain().startswith(until)
+    assert not list(empty_cache.glob("*.lock"))  # explain writes no file
     with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as held:
         try:
             assert held.stdout.readline() == b"True\n"
-            in_use = readiness.explain("float16")
-            assert readiness.explain("uint8").startswith(until)
+            in_use = readiness.explain()
         finally:
             held.kill()
     assert in_use == "NumPy, while another process compiles the kernels"
-    assert readiness.explain("float16").startswith(until)
-    assert not (empty_cache / "background-uint8.lock").exists()  # explain writes no file
+    assert readiness.explain().startswith(until)
 
 
 WITHOUT_NUMBA = """
@@ -322,7 +327,7 @@ readiness.state.seconds_in_numpy = 60.0
 X = np.random.default_rng(0).standard_normal((600, 16))
 index = fastcos.SimilarityIndex().fit(X)
 assert (index.search(X, 1).indices[:, 0] == np.arange(600)).all()
-assert readiness.use_numpy("float64")
+assert readiness.use_numpy()
 print(index.explain(1, 1).code)
 """
 
@@ -334,11 +339,11 @@ def test_without_numba_numpy_answers_however_long(tmp_path, without_numba):
     assert "NumPy, because no kernels can be compiled (Numba is not installed)" in done.stdout
 
 
-def test_queries_request_no_compiled_code_for_their_own_type(empty_cache, monkeypatch):
+def test_a_search_requests_compiled_code(empty_cache, monkeypatch):
     started = []
-    monkeypatch.setattr(background, "start", started.append)
+    monkeypatch.setattr(background, "start", lambda: started.append(True))
     readiness.state.seconds_in_numpy = 1.0
     items = np.random.default_rng(0).integers(-99, 99, (4000, 16)).astype(np.int8)
     found = SimilarityIndex().fit(items).search(items[:3].astype(np.float32), 1)
     assert found.indices[:, 0].tolist() == [0, 1, 2]
-    assert set(started) == {"int8"}
+    assert started
