@@ -386,8 +386,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             if shared_threshold > results.thresholds[query]:
                 results.thresholds[query] = shared_threshold
         results.unproved[query] = -NEVER
-        # The threshold of a query can exceed the proved thresholds for only two reasons: it is an
-        # estimate, or another task has found it.
+        # The threshold of a query exceeds the proved thresholds only if it is an estimate, or if
+        # another task has found it.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

@@ -60,8 +60,8 @@ from .tiles import numbers_below
 # The number of hits per tile in stage 1 of _sweep, divided by the number in stage 2. Stage 1 finds
 # more hits, because its thresholds come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
-# Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
-# other tasks.
+# Each time a task has searched another 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds
+# of the other tasks.
 _SHARING_SHIFT = 4
 
 

@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit with status 1 if a share is below its limit. NAME is 'certified', 'jaccard' or "
         "'unchanged'. 'certified' is the share of neighbours that provably remain neighbours under "
         "every rescaling whose condition number is at most --condition. For 'jaccard', the "
-        "neighbours in ITEMS are compared with the neighbours in each other form of the same "
+        "neighbours in ITEMS are compared with the neighbours in every other form of the same "
         "model, and the lowest Jaccard index is taken. 'unchanged' is the share of neighbours that "
         "are also neighbours in OLD; a change of basis between the two versions does not count as "
         "a change"

@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_rescalings(parser)
     help_ = "evaluate all measures and a grid of rescalings D = S^A Σ^B, on 10,000 items"
     add("--all", action="store_true", help=help_)
-    help_ = "time after which no further candidate is evaluated, such as 60s or 5m"
+    help_ = "time (such as 60s or 5m) after which no further candidate is evaluated"
     add("--budget", metavar="TIME", help=help_)
     options.add_model(
         parser, "the square of the (K/5)-th largest singular value, where K is the rank"

@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "how to combine the values of several rows with the same user and item (default sum)"
     parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
     default = (
-        "the (K/5)-th largest singular value of the interactions for weight_decay, and the square "
-        "of that value for dropout"
+        "for weight_decay, the (K/5)-th largest singular value of the interactions; for dropout, "
+        "the square of that value"
     )
     group = options.add_model(parser, default, "dropout", "weight_decay")
     help_ = "largest allowed relative residual of a singular triplet (default 1e-3)"

@@ -72,7 +72,7 @@ def read_model_folder(path: str | Path) -> ModelFolder:
         n, means = int(moments["n"][0]), moments["column_means"]
         popularity = moments.get("popularity")
     if means.shape != (p,):
-        rule = f"hold the means of {p} columns"
+        rule = f"contain the means of {p} columns"
         raise FastcosFormatError(f"{folder / _USERS} must {rule}, got {means.shape}")
     return ModelFolder(model, ids, _typical_rows(model, means, n), popularity)
 

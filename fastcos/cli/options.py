@@ -339,7 +339,7 @@ def add_model(
     group.add_argument("--objective", choices=choices, default=choices[0], help=help_)
     scale = "strength λ of the regularisation"
     if not objectives:
-        scale += " of Eq. 1, on the scale of squared singular values of the interactions"
+        scale += " in Eq. 1, on the scale of the squared singular values of the interactions"
     help_ = f"{scale} (default: {default})"
     group.add_argument("--regularization", type=float, metavar="L", help=help_)
     if not objectives:
@@ -369,7 +369,7 @@ def as_rescaling(text: str) -> "str | Rescaling":
         return text
     exponents = text.split(",")
     if len(exponents) != 2:
-        rule = f"two exponents, such as 0.5,1, or one of {', '.join(names)}"
+        rule = f"one of {', '.join(names)}, or two exponents (for example 0.5,1)"
         hint = validation.did_you_mean(text, names)
         raise ValueError(f"--rescaling must be {rule}, got {text!r}{hint}")
     numbers = (validation.as_number("--rescaling", exponent) for exponent in exponents)
@@ -470,7 +470,8 @@ def check_output_file(name: str, path: Path) -> None:
     """Raise ValueError unless a regular file can be written at the path."""
     target = Path(os.path.realpath(path))  # If links form a cycle, the target is still a link.
     if (target.exists() or target.is_symlink()) and not target.is_file():
-        raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
+        rule = "a regular file or a path that does not exist yet"
+        raise ValueError(f"{name} must be {rule}, got {str(path)!r}")
     check_output_directory(f"the folder of {name}", target.parent)
 
 

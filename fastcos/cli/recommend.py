@@ -46,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     help_ = (
-        "folder written by `fastcos fit`, or file with item and user embeddings, or the word none "
-        "to compare items by their columns of INTERACTIONS, without a model"
+        "folder written by `fastcos fit`, or file with item and user embeddings, or the word "
+        "'none'; with 'none', no model is used, and items are compared by their columns of "
+        "INTERACTIONS"
     )
     add("model", metavar="MODEL", help=help_)
     options.add_interactions(parser, "file of interactions: the items that each user has seen")

@@ -176,7 +176,7 @@ def _buffered(
 ) -> io.BufferedReader:
     """Return a buffered reader of content that is stored in a part of the file.
 
-    The part starts at the byte with the number ``first``, and contains ``size`` bytes.
+    The part starts at byte offset ``first``, and contains ``size`` bytes.
     """
 
     def report() -> None:

@@ -27,8 +27,9 @@ from fastcos import parallel, validation
 # The smallest number of rows that are read as one block. The overhead of reading a smaller block
 # would be larger than the time to search it.
 _MIN_ROWS = 64
-# take_rows copies this many scattered rows of a map before it releases their pages. The number of
-# rows must be small, because the operating system maps up to 16 pages of memory for each row.
+# take_rows copies this many scattered rows of a memory map before it releases their pages. The
+# number of rows must be small, because the operating system maps up to 16 pages of memory for each
+# row.
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22

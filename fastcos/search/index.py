@@ -329,7 +329,7 @@ class SimilarityIndex:
             )  # fmt: skip
         return item_ids
 
-    # --- Methods that search or explain a search ---
+    # --- Methods that run or explain a search ---
 
     def search(
         self,

@@ -189,7 +189,7 @@ class _PartArrays:
         self._stored, self._key = stored, key
 
     def get(self, name: str) -> Any:
-        """Return the array with this name without a check, or None if there is no such array."""
+        """Return the array with this name, unchecked, or None if there is no such array."""
         return self._stored.arrays.get(f"{name}_{self._key}")
 
     def damage(self, name: str, rule: str) -> FastcosFormatError:

@@ -113,7 +113,7 @@ def one_by_one_is_faster(
         return False
     # With a projection, a block reads only the codes of rows that the projection cannot rule out,
     # and reads them once for all of its queries. If there are more than queries_per_reading
-    # queries, a block is therefore faster than comparing one query after the other.
+    # queries, comparing them as a block is therefore faster than comparing them one by one.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words

@@ -103,7 +103,7 @@ class CosineMoments(NamedTuple):
             mean, square = np.where(counts_itself, 0.0, mean), np.where(counts_itself, 0.0, square)
         variance = square - mean * mean
         first = first_copies(units)
-        if first is not None:  # The matrix products may have rounded equal rows differently.
+        if first is not None:  # The products of equal rows may have been rounded differently.
             mean, variance = mean[first], variance[first]
         # If all cosines are equal, the computed variance is a rounding error, which is below 1e-14.
         return mean, np.sqrt(np.where(variance > 1e-14, variance, 0))

@@ -40,7 +40,7 @@ compare seen.csv --labels kinds.csv --label-column no | --label-column must name
 compare seen.csv --labels kinds.csv --label-column kind --label-item no | --label-item must name one
 compare seen.csv --labels kinds.csv --label-column kind --label-member a | --label-member must be
 compare seen.csv --rank 100                          | --rank must be a whole number from 1 to 9, g
-compare seen.csv --rescaling 1                       | --rescaling must be two exponents, such as 0
+compare seen.csv --rescaling 1                       | --rescaling must be one of identity
 compare seen.csv --rescaling 1,x                     | --rescaling must be a number, got 'x'
 compare seen.csv --rescaling nan,1                   | --rescaling must be a finite number, got nan
 compare seen.csv --measures cosin                    | --measures must be one of all_but_the_top,
@@ -92,8 +92,8 @@ neighbors items.npy --rescaling balanced             | --rescaling must be left 
 neighbors items.npy --show 99                        | --show must be a known id, such as 0
 neighbors items.npy --out n.txt                      | the suffix of --out must be one of .csv, .np
 neighbors items.npy --out items.npy/n.csv            | the folder of --out must be a directory
-neighbors items.npy --out folder.csv                 | --out must be a regular file or a new one
-neighbors items.npy --out round.csv                  | --out must be a regular file or a new one
+neighbors items.npy --out folder.csv                 | --out must be a regular file or a path
+neighbors items.npy --out round.csv                  | --out must be a regular file or a path
 neighbors items.npy --measure csls:n_neighbors=      | n_neighbors must have a value after the =
 neighbors items.npy --measure csls:n_neighbors=5:n_neighbors=6 | n_neighbors must be given once
 neighbors items.npy --measure soft_cosine:matrix=kept | matrix must be a folder that `fastcos fit`

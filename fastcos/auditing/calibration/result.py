@@ -54,8 +54,8 @@ class Calibration(PairDistribution):
     fpr : float
         The false-positive rate to which the verdict refers.
     low, width : float
-        Bin b contains the scores from low + b width up to the next edge; the last bin includes its
-        upper edge. A score may be counted in the neighbouring bin if its rounding error is larger
+        Bin b contains the scores from ``low + b * width`` up to the next edge; the last bin
+        includes its upper edge. A score may be counted in the neighbouring bin if its rounding error is larger
         than its distance from the edge of the bin. The rounding error is about (d + 8) 2^-52 times
         the scale of the score.
     counts : ndarray (65536,), int64
