@@ -23,7 +23,7 @@ from .simd.panel import N_STATISTICS, PANEL
 
 
 class Rows(NamedTuple):
-    """Rows of numbers, as bytes and a code that says which numbers the bytes are.
+    """Rows of numbers: their bytes, and a code for the type of the numbers.
 
     All rows have the same Numba type, whatever their number type is. The code that searches is
     therefore compiled once, and not once per number type. The operations of ``simd.row_products``
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     n_columns: Any
 
 
-# The code of each number type, by NumPy's character of the arrays that hold the numbers.
+# A dict from the character of a NumPy type to the code of the number type that it stands for.
 _NUMBER_TYPES = {np.dtype(name).char: code for code, name in enumerate(ARRAY_TYPES)}
 _BYTE = np.dtype(np.uint8)
 

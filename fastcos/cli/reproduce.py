@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default zipf_bounded; fastcos.models.presets() in Python returns all names)"
     )
     group.add_argument("--preset", metavar="NAME", help=help_)
-    default = "half the number of users, which is 10,000 for the 20,000 users of the paper"
-    options.add_model(parser, default)
+    half_of_users = "half the number of users, which is 10,000 for the 20,000 users of the paper"
+    options.add_model(parser, half_of_users)
     options.add_rescalings(parser)
     help_ = (
         "draw one panel of figure1 for each named rescaling D, and one more panel for the "

@@ -14,7 +14,7 @@ read this package to understand a kernel: the docstring of each operation says w
 ``quantise``       a scaled and shifted row in float32, and its int8 codes
 ``low_precision``  the number types of rows; conversion of float16, bfloat16 and int8 to floats
 ``pair_products``  float64 sums over two rows, in the order that defines exact scores
-``row_products``   these sums, and scaled rows, for rows whose number type is known at run time
+``row_products``   these sums, and scaled rows; the number type is known only at run time
 ``sparse_row``     sums over the non-zeros of a row; ``sums_above``: sums that reach a bound
 ``dot_tile``       float64 products for metrics; ``tall_skinny``: products of an SVD's basis
 ``hamming``        bits that rows have in common

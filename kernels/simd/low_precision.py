@@ -14,7 +14,7 @@ from .emit import F16, F32, F64, I8, I16, I32
 
 # The codes of the number types of rows (``records.Rows``).
 FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8 = range(5)
-# By code: the name of the type of arrays that hold such numbers or their bits, and LLVM's type.
+# For each code: the type of the arrays that hold the numbers or their bits, and LLVM's type.
 ARRAY_TYPES = "float64", "float32", "uint16", "int16", "int8"
 ELEMENTS = F64, F32, I16, I16, I8
 N_NUMBER_TYPES = len(ARRAY_TYPES)

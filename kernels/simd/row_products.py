@@ -113,7 +113,7 @@ def _call(builder, name, result, arguments, emit_body):
 
 
 def _emit_cases(builder, code, cases, emit_case):
-    """Emit a block for each of the `cases`, which maps values of `code` to arguments of emit_case.
+    """Emit a block for each case; `cases` maps values of `code` to arguments of emit_case.
 
     The block of a case consists of what emit_case(argument) emits, which ends with a return. No
     other value of `code` may occur.
@@ -270,7 +270,7 @@ def row_square(typingctx, rows, row):
 
 @intrinsic_of(_square_and_product_plain)
 def square_and_product(typingctx, x, i, later, y, j):
-    """Return the inner product of row i of x with itself, and its inner product with row j of y.
+    """Return the inner product of row i of x with itself, and the inner product of i and row j of y.
 
     `x` and `y` are Rows of the same number type, float32 or float64. Row `later` of x is
     prefetched.

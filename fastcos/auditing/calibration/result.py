@@ -55,9 +55,9 @@ class Calibration(PairDistribution):
         The false-positive rate to which the verdict refers.
     low, width : float
         Bin b contains the scores from ``low + b * width`` up to the next edge; the last bin
-        includes its upper edge. A score may be counted in the neighbouring bin if its rounding error is larger
-        than its distance from the edge of the bin. The rounding error is about (d + 8) 2^-52 times
-        the scale of the score.
+        includes its upper edge. A score may be counted in the neighbouring bin if its rounding
+        error is larger than its distance from the edge of the bin. The rounding error is about (d +
+        8) 2^-52 times the scale of the score.
     counts : ndarray (65536,), int64
         Number of pairs in each bin.
     n_queries, n_items : int
