@@ -270,7 +270,7 @@ def row_square(typingctx, rows, row):
 
 @intrinsic_of(_square_and_product_plain)
 def square_and_product(typingctx, x, i, later, y, j):
-    """Return the inner product of row i of x with itself, and the inner product of i and row j of y.
+    """Return the inner products of row i of x with itself and with row j of y.
 
     `x` and `y` are Rows of the same number type, float32 or float64. Row `later` of x is
     prefetched.
