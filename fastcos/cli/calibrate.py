@@ -150,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
 def _select_items(items: Any, ids: Any, selected_ids: Any) -> tuple[Any, Any]:
     """Return the items that --only selects, and their ids."""
     if len(selected_ids) < 2:
-        raise ValueError(f"--only must hold at least 2 ids, got {len(selected_ids)}")
+        raise ValueError(f"--only must contain at least 2 ids, got {len(selected_ids)}")
     rows = positions_in(ids, selected_ids)
     if (rows < 0).any():
         unknown = str(selected_ids[rows.argmin()])

@@ -164,7 +164,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 def _search(args: argparse.Namespace) -> int:
     out = lists.as_output(args.out)
-    options.refuse(args, "for an index, which stores its ids", "ids")
+    options.refuse(args, "for an index, which already stores the ids of its items", "ids")
     if args.queries is None:
         options.refuse(args, "without --queries", "vector_column", "id_column")
     index = SimilarityIndex.open(args.index, model=args.model)

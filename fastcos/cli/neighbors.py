@@ -155,7 +155,7 @@ def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors |
     if is_model_folder(source):
         options.refuse(args, "for a model", *options.VECTOR_COLUMNS)
         return *model_embeddings(source, args.rescaling), None
-    reason = "for vectors, because only a model that `fastcos fit` wrote can be rescaled"
+    reason = "for vectors, because only a model written by `fastcos fit` can be rescaled"
     validation.check_none("--rescaling", args.rescaling, reason)
     # If the measure is the inner product and the queries are user vectors, the results are the
     # recommendations of the model. The scores of the model include its biases, so the biases are

@@ -131,8 +131,8 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
     )
     parser.add_argument("--id-column", metavar="C", help=help_)
     help_ = (
-        "if the file of vectors contains no ids: file with the id of each item, in the order of "
-        "the vectors (.npy, .npz with an array named ids, or text with one id per line)"
+        "file with the id of each item, in the order of the vectors, if the file of vectors "
+        "contains no ids (.npy, .npz with an array named ids, or text with one id per line)"
     )
     parser.add_argument("--ids", metavar="FILE", help=help_)
 

@@ -75,7 +75,7 @@ def test_only_refuses_ids_of_no_item(files, capsys):
     for text, count in (("", 0), ("\n\n", 0), ("7\n", 1), ("7\n7\n", 1)):
         (files / "some.txt").write_text(text)
         assert main(["calibrate", *words, "--out", str(files / "out")]) == 2
-        assert f"--only must hold at least 2 ids, got {count}\n" in capsys.readouterr().err
+        assert f"--only must contain at least 2 ids, got {count}\n" in capsys.readouterr().err
 
 
 @pytest.mark.slow
