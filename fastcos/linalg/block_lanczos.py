@@ -175,13 +175,12 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` successive values are equal within tol, not counting the last value.
+    """Return whether, apart from the last value, `width` successive values are equal within tol.
 
-    A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
+    A Krylov space with `width` start vectors contains at most `width` eigenvectors of each
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. The last value does not count, because
-    eigenvectors of the smallest eigenvalue in the result may be missing without making the result
-    wrong.
+    this eigenvalue may exist outside of the space. The last value is ignored, because the result
+    need not contain all eigenvectors of its smallest eigenvalue.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -268,7 +267,7 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block by random columns; return False if the basis has no room."""
+        """Double the next block's width with random columns; return False if there is no room."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])

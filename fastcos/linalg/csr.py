@@ -3,7 +3,7 @@
 SciPy's own checks do not suffice. SciPy's constructors and ``check_format(False)`` accept indices
 out of range and a descending indptr, although compiled code would crash on such arrays. SciPy's
 flag ``has_canonical_format`` is cached, and is wrong after the arrays have been edited in place.
-Therefore this module checks the arrays of the matrix itself, and reads them only once.
+Therefore this module checks the arrays without SciPy, and reads them only once.
 """
 
 from __future__ import annotations

@@ -245,8 +245,8 @@ class Workspace:
 class SparseOperator(Operator):
     """Computes the products of a sparse matrix X, which is a canonical CSR array.
 
-    Row i of X A is a sum over the non-zeros of row i of X, added in their order. To compute X'Y and
-    X'(X Q), which are sums over all rows, the rows are divided into parts
+    Row i of X A is a sum over the non-zeros of row i of X, added in their order. The products X'Y
+    and X'(X Q) are sums over all rows, so the rows are divided into parts
     (:mod:`fastcos.linalg.partial_sums`). A single part can be multiplied in two ways that give the
     same bits. Either each thread sums some columns of the product, or the operator computes the
     transpose X' and multiplies row by row.
@@ -397,7 +397,7 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Divide the parts into groups; for each, yield the first part and an array for the sums.
+        """Divide the parts into groups; yield each group's first part, and an array for its sums.
 
         If a group has m parts, the shape of the array is (m, p, width).
         """
@@ -529,7 +529,7 @@ def _is_implicit(X: Any) -> bool:
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
-    """Return A as a read-only C-ordered array, in the wider of the types of the operator and A."""
+    """Return A as a read-only C-ordered array, in the wider of its own type and the operator's."""
     dtype = np.result_type(operator.dtype, A.dtype)
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
@@ -646,5 +646,5 @@ def is_plain() -> bool:
 
 
 def kernel_body(module: Any, kernel: str) -> Any:
-    """Return the kernel `name` of a module, or its plain version if ``is_plain()`` is true."""
+    """Return a kernel of a module, or the plain version of the kernel if ``is_plain()`` is true."""
     return getattr(module, f"{kernel}_plain" if is_plain() else kernel)

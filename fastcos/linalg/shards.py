@@ -269,7 +269,7 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for every target amount of work, the first row whose preceding rows reach it.
+        """Return, for each target, the first row before which the work is at least the target.
 
         The work before row i is i plus the number of non-zeros before row i. The targets must be in
         ascending order.
@@ -426,9 +426,9 @@ def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
 class ShardedOperator(Operator):
     """Computes the products of InteractionShards; each product reads the rows once.
 
-    Sums over rows are divided into the same parts as in :class:`SparseOperator`, and added in the
-    same order. A thread sums whole parts, which may span several shards, so threads do not wait for
-    each other at the end of a shard.
+    The rows are divided into the same parts as in :class:`SparseOperator`, and the sums of the
+    parts are added in the same order. A thread sums whole parts, which may span several shards, so
+    threads do not wait for each other at the end of a shard.
     """
 
     def __init__(self, X: InteractionShards, n_threads: int | None = None) -> None:

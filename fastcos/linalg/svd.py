@@ -143,7 +143,8 @@ def randomized_svd(
     Warns
     -----
     ConvergenceWarning
-        The residual of at least one triplet is above ``tol``; the warning states the residual.
+        The residual of at least one triplet is above ``tol``; the warning states the largest
+        residual.
 
     Notes
     -----
@@ -241,7 +242,7 @@ def svd_residuals(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Floats:
-    """Return the residuals of singular triplets of X that were computed by any solver.
+    """Return the residuals of singular triplets of X, whichever solver computed the triplets.
 
     Let s be the singular value of a triplet, v the right singular vector with norm 1, and r =
     ||X'Xv - s²v||; then X has a singular value within min(r / s, sqrt(r)) of s. The function
@@ -306,7 +307,7 @@ def svd_residuals(
 
 
 def _values_of(X: Any) -> npt.NDArray[Any]:
-    """Return the values of a dense or sparse matrix of floats; otherwise, return a single 1."""
+    """Return the values of a dense or sparse matrix of floats, or a single 1 for any other X."""
     values = getattr(X, "data", None) if validation.is_sparse(X) else X
     is_plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
@@ -379,7 +380,7 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
     orthogonal except for rounding errors, so the distance of each vector from the span of the
     earlier vectors is about 1. If the distance is at least ``_INDEPENDENT``, the residual is not
-    divided by it, so that the residuals of a solver stay unchanged.
+    divided, so that triplets from a solver keep their residuals.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -433,10 +434,10 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
     """Return ``product(vectors) / s``; orthonormal vectors replace the columns whose s is 0.
 
     `product` maps the vectors to their images ``product(vectors)``, whose lengths are the singular
-    values s. If some values of s are 0, the vectors with non-zero values come first. Every
-    direction that is orthogonal to the images of these vectors then has the singular value 0. The
-    function divides the vectors by s before the product. Dividing the images after the product
-    would take as long as the product, because the images have more entries than the vectors.
+    values s. If some values of s are 0, the vectors with non-zero values come first, and every
+    direction that is orthogonal to the images of these vectors has the singular value 0. The
+    function divides the vectors by s before it calls `product`, because the images have more
+    entries than the vectors.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

@@ -63,8 +63,8 @@ class FactorModel(
       the name of an array without the final underscore, and a value contains one letter per axis of
       the array. Axes with the same letter have the same length; the letter p denotes the number of
       items. A value ends with "?" if the array may be None; an array that is None is not stored;
-    - ``_saved_fields``, which returns a JSON document of everything that is saved besides the
-      arrays, including the validated "parameters";
+    - ``_saved_fields``, which returns a JSON document with the validated "parameters" and
+      everything else that is saved besides the arrays;
     - ``_restore``, which sets the attributes that ``_saved_fields`` has saved.
     """
 

@@ -75,7 +75,7 @@ class CosineMF(FactorModel):
         Whether the model contains a bias per item, which represents the popularity of the item.
         Unless ``negative_exponent`` is 0, popular items are also drawn more often as negative
         samples, which offsets a part of their popularity. If there are no biases, as in word2vec,
-        the remaining part of the popularity influences the directions and the norms of the
+        the part of the popularity that is not offset influences the directions and the norms of the
         embeddings.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All

@@ -200,7 +200,7 @@ class _Trainer:
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
-        """Return the initial item vectors without normalisation, and the initial parameters.
+        """Return the item vectors before the first training step, and the initial parameters.
 
         The initial rows of A and B have random directions, and the initial biases are optimal for
         random directions.

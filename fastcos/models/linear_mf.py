@@ -65,8 +65,7 @@ class LinearMF(FactorModel):
     Parameters
     ----------
     n_components : int, optional
-        Number k of latent dimensions, at most min(n, p). Default: 50, or min(n, p) if it is
-        smaller.
+        Number k of latent dimensions, at most min(n, p). Default: the smallest of 50, n and p.
     objective : {"dropout", "weight_decay"}, default "dropout"
         The loss: Eq. 1 ("dropout") or Eq. 2 ("weight_decay").
     regularization : float, optional
@@ -249,10 +248,10 @@ class LinearMF(FactorModel):
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
-        values in this simulation exceed 100. Let σ be the singular value with the number k/5
-        (rounded up), counted from the largest singular value, which has the number 1. The default λ
-        is σ² for Eq. 1 and σ for Eq. 2. If k is at most 5, σ is the largest singular value. With λ
-        = σ, all columns of the solution of Eq. 2 would be zero, so λ is σ/2 for Eq. 2.
+        values in this simulation exceed 100. Number the singular values in descending order, from
+        1, and let σ be the singular value with the number k/5 (rounded up). The default λ is σ² for
+        Eq. 1 and σ for Eq. 2. If σ is the largest singular value, which is always the case for k up
+        to 5, λ is σ/2 for Eq. 2; with λ = σ, all columns of the solution would be zero.
 
         Examples
         --------
@@ -283,8 +282,8 @@ class LinearMF(FactorModel):
         Returns
         -------
         ndarray (p, k), in the type of ``components_``
-            The item embeddings. The columns of singular directions whose shrinkage is 0 are zero
-            under every D.
+            The item embeddings. If the shrinkage of a singular direction is 0, the column of this
+            direction is zero under every D.
         """
         check_is_fitted(self)
         factors = np.sqrt(self.shrinkage_) / self._diagonal(rescaling)

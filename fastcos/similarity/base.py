@@ -67,8 +67,8 @@ class Measure(Protocol):
     def item_bias(self, B: Rows) -> Floats | None:
         """Return the bias of each item, (p,) float64, or None.
 
-        The bias of an item is added to its inner products. None stands for a bias of 0 for every
-        item.
+        The bias of an item is added to the inner product of every query with this item. None stands
+        for a bias of 0 for every item.
         """
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:

@@ -99,9 +99,9 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
 
     Notes
     -----
-    The function computes two QR decompositions and the SVD of a k x k matrix, which takes O((n + p)
-    k²) time. The relative error of the result is the machine precision times the condition number
-    of the factors.
+    The function computes two QR decompositions and the SVD of a k x k matrix, in O((n + p) k²)
+    time. The relative error of the result is the machine precision times the condition number of
+    the factors.
 
     Examples
     --------
@@ -160,13 +160,12 @@ def query_metric(
 ) -> QueryMetric:
     """Return an inner product for items, which is computed from users or from queries.
 
-    After ``transform``, the cosine of two items is the correlation, over all users, of the scores
-    that the model predicts for the two items. If ``centered`` is False, the cosine after
-    ``transform`` is the cosine of the two columns of predicted scores. The cosine after
-    ``transform`` does not depend on the norms of the items or on invertible maps of the factors.
-    The query metric exists for every model (such as a dual encoder) whose scores are dot products
-    of users and items, or of queries and items. The query metric contains only C and its factor L,
-    not the users.
+    After ``transform``, the cosine of two items is the correlation of their predicted scores over
+    all users. If ``centered`` is False, the cosine after ``transform`` is the cosine of the
+    predicted scores, not their correlation. The cosine after ``transform`` does not depend on the
+    norms of the items or on invertible maps of the factors. The query metric exists for every model
+    (such as a dual encoder) whose scores are dot products of users and items, or of queries and
+    items. The query metric contains only C and its factor L, not the users.
 
     Adding the same vector to all items changes the cosines after ``transform``, but it does not
     change a loss that only compares items with each other, such as BPR or a softmax over items
@@ -199,8 +198,8 @@ def query_metric(
 
     Notes
     -----
-    The factor is computed by a QR decomposition of the users in blocks of rows, which takes O(n k²)
-    time. The QR decomposition is more precise than a factorisation of the Gram matrix, because the
+    The factor is computed by a QR decomposition of the users in blocks of rows, in O(n k²) time.
+    The QR decomposition is more precise than a factorisation of the Gram matrix, because the
     condition number of the Gram matrix is the square of the condition number of the users. Let ε =
     ||C^-½ Ĉ C^-½ - I|| be the relative error of an estimate Ĉ of C. If ε < 1, using Ĉ instead of C
     changes Fisher's z = artanh(cosine) of any pair of items by at most ½ ln((1 + ε) / (1 - ε)).

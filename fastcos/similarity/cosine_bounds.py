@@ -73,8 +73,8 @@ class Sensitivity(NamedTuple):
     Attributes
     ----------
     index : float, or ndarray (n,), float64
-        The sensitivity index, from 0 to 1. If the sensitivity index is 0, small rescalings do not
-        change the cosine to first order.
+        The sensitivity index, from 0 to 1. If the sensitivity index is 0, then, to first order,
+        small rescalings do not change the cosine.
     contributions : ndarray (d,), or (n, d), float64
         The contribution of each dimension to the sensitivity. Contributions may be positive or
         negative. All contributions sum to 0, and their absolute values sum to the sensitivity
@@ -129,7 +129,7 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
 
 
 def unbounded_range(x: Any, y: Any) -> Interval:
-    """Return the range of a cosine over all rescalings of the dimensions, of any condition number.
+    """Return the range of a cosine over all rescalings, whatever their condition numbers are.
 
     Let x_l and y_l be the entries of x and y in dimension l. The range depends on the signs of the
     products x_l y_l:
@@ -216,8 +216,8 @@ def cosine_interval(
     the product x_l y_l of the entries of x and y is positive. If the dimensions with a positive
     product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent. If the
     smallest cosine is not negative, it is computed from linear-fractional programmes, one for every
-    value of a positive parameter t. Each programme has a minimum, and the largest of these minima
-    is the smallest cosine (Sion 1958, Dinkelbach 1967).
+    value of a positive parameter t. The smallest cosine is the maximum over t of the minima of
+    these programmes (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -302,9 +302,9 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
 def rescaling_distance(first: Any, second: Any) -> float:
     """Return Hilbert's projective distance between two metrics.
 
-    Two vectors have a cosine in each of the metrics. The values of Fisher's z for these two cosines
-    differ by at most half of Hilbert's distance between the metrics. For a map G with the condition
-    number κ, the distance between the metrics I and GG' is 2 ln κ.
+    The cosine of two vectors depends on the metric. Under the two metrics, the values of Fisher's z
+    = artanh(cosine) differ by at most half of Hilbert's distance between the metrics. For a map G
+    with the condition number κ, the distance between the metrics I and GG' is 2 ln κ.
 
     Source: Bushell 1973.
 

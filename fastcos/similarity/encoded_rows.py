@@ -31,8 +31,8 @@ class EncodedRows(NamedTuple):
     - ``rows`` (n, d): The rows, in C order and read-only. Rows of float16, bfloat16 and other types
       of one or two bytes are stored as integers with the same bits (``parallel.memmap``).
     - ``norms`` (n,): The Euclidean norms of the rows.
-    - ``bias`` (n,): The number that is added to the inner products of each item. If all biases are
-      0, the array is empty.
+    - ``bias`` (n,): For each item, the number that is added to the inner products with this item.
+      If all biases are 0, the array is empty.
     """
 
     rows: Rows

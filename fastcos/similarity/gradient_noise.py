@@ -4,11 +4,11 @@ Let P be the users and Q the items of a model, trained by gradient descent on a 
 step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. The change of P'P - Q'Q in
 one step is exactly the squared step times the difference of the Gram matrices of the two gradients
 (Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly, because the small
-changes of P'P - Q'Q and the effects of the weight decay add up over many steps. The predictions PQ'
-stay the same meanwhile. The factors come to rest when the changes from the users and the changes
-from the items cancel out. Two d x d matrices, the weighted Gram matrix of the users and that of the
-items, determine the factors to which training converges. The number of epochs also depends on the
-Gram matrices without weights.
+changes of P'P - Q'Q and the effects of the weight decay add up over many steps. While the factors
+move, the predictions PQ' stay the same. The factors come to rest when the changes from the users
+and the changes from the items cancel out. Two d x d matrices, the weighted Gram matrix of the users
+and that of the items, determine the factors to which training converges. The number of epochs until
+convergence also depends on the Gram matrices without weights.
 """
 
 from typing import Any, NamedTuple
@@ -39,8 +39,8 @@ class GradientNoise(NamedTuple):
         squared slopes of its observations) + 2 * decay * (number of its observations). The weight
         of a user is computed by the same formula from the observations of the user. Let x be the
         row of an item or user, and w the weight of that item or user. Let P'P - Q'Q be the Gram
-        matrix of the users minus that of the items. In one epoch, every item adds step * w * xx' to
-        this difference, and every user subtracts step * w * xx' from it.
+        matrix of the users minus that of the items. In one epoch, every item adds ``step*w*xx'`` to
+        P'P - Q'Q, and every user subtracts ``step*w*xx'`` from P'P - Q'Q.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. Training converges to ``items @ balancing_map``, up
         to a rotation. A rotation changes no cosine.
@@ -48,9 +48,10 @@ class GradientNoise(NamedTuple):
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
         Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
-        If the factors have converged, the value is the number of epochs in which every small
-        rescaling of the factors fades to 1/e of its size. The value is infinity if the number of
-        epochs is more than 100 times the number that would apply to converged factors.
+        If the factors have converged, the value is the number of epochs in which the small
+        rescaling of the factors that fades most slowly falls to 1/e of its size. If the factors
+        have not converged, and need more than 100 times as many epochs as converged factors would
+        need, the value is infinity.
     """
 
     item_weights: Floats
@@ -78,8 +79,8 @@ def gradient_noise(
     Many metrics GG' of the items leave the predictions unchanged. For exactly one of these metrics,
     the sum of w xx' over the items equals the sum of w xx' over the users. The metric GG' at
     convergence is the geometric mean of two matrices: the inverse of the sum of w xx' over the
-    items, and the sum of w xx' over the users. If the squared slopes of all observations have the
-    same mean, the converged factors are those that an audit calls ``balanced_by_counts``.
+    items, and the sum of w xx' over the users. If the mean squared slope is the same for every item
+    and every user, the converged factors have the form that an audit calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
@@ -118,8 +119,9 @@ def gradient_noise(
     ------
     ValueError
         Widths or shapes do not match; an array contains NaN or infinity; ``step`` is not positive;
-        a decay is negative; items or users have fewer than d linearly independent columns; or, if
-        there is no weight decay, so many slopes are 0 that some dimension has no gradient noise.
+        a decay is negative; or the d columns of the items or of the users are linearly dependent.
+        Without weight decay, ValueError is also raised if so many slopes are 0 that some dimension
+        has no gradient noise.
 
     Notes
     -----

@@ -49,7 +49,7 @@ class QueryNormalized(BaseMeasure):
         self._lookup = RowLookup(items)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the cosines, standardised by the mean and the deviation of each query."""
+        """Return the cosines, standardised by the mean and the deviation of the query's cosines."""
         mean, deviation = self._moments.of(unit_rows(Q), self._lookup.find(Q) >= 0)
         scale = inverses(deviation)[:, None]
         is_finite = np.isfinite(raw)

@@ -255,8 +255,8 @@ class _Whitened(Mapped):
         """Set ``root_`` to L (d, r), where LL' is the inverse of moment + ridge * m * I.
 
         Constant columns of the items are dropped. Let C be the part of `moment` that belongs to the
-        other columns. The number m is the mean eigenvalue of C. C must have full rank, unless
-        ``ridge`` is positive or only the leading ``n_components`` directions are used.
+        columns that are not dropped. The number m is the mean eigenvalue of C. C must have full
+        rank, unless ``ridge`` is positive or only the leading ``n_components`` directions are used.
         """
         varying_columns = np.flatnonzero(np.diag(moment) > 0)
         values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])
@@ -321,7 +321,7 @@ REGISTRY["ica_cosine"] = WhitenedCosine
 
 @register
 class PopularityWhitenedCosine(_Whitened):
-    """Cosine after whitening with popularity-weighted mean and covariance (Zipfian whitening).
+    """Cosine after whitening with the popularity-weighted mean and covariance (Zipfian whitening).
 
     The pitfalls of this measure are those of ``whitened_cosine``. Source: Yokoi et al.
     arXiv:2411.00680.
@@ -399,7 +399,7 @@ def check_varied(name: str, values: Floats) -> None:
 
 @register
 class LearnedDiagonal(Mapped):
-    """Σ w x y / sqrt(Σ w x² Σ w y²), where column weights w are fitted to labelled pairs.
+    """Σ w x y / sqrt(Σ w x² Σ w y²), where the column weights w are fitted to labelled pairs.
 
     The weights maximise the correlation between the values of the measure and the targets. The
     weights w stand for a rescaling D = w^-½ with a condition number of at most κ, so the largest
@@ -454,7 +454,7 @@ class LearnedDiagonal(Mapped):
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Return minus the correlation of weighted cosines with centred targets, and its gradient.
+    """Return the negative correlation of weighted cosines with centred targets, and the gradient.
 
     ``logs`` (d,) contains the logarithms of the weights. For the rows x and y of pair i, row i of
     ``xy``, ``xx`` and ``yy`` (m, d) is x * y, x * x and y * y, respectively.

@@ -125,9 +125,9 @@ class Recos(BaseMeasure):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the largest score that the raw score and the angles to the axis allow.
 
-        The angle of the sorted query to the axis and the angle of the sorted item to the axis imply
-        a lower bound on the cosine of the two sorted rows. For a positive raw score, the score is
-        largest if the cosine of the two sorted rows is smallest.
+        The angle between the sorted query and the axis, and the angle between the sorted item and
+        the axis, imply a lower bound on the cosine of the two sorted rows. For a positive raw
+        score, the score is largest if the cosine of the two sorted rows is smallest.
         """
         ordered = sorted_rows(scaled_up_rows(Q))
         weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)
@@ -156,15 +156,15 @@ class MutualProximity(BaseMeasure):
 
     μ and s are the mean and the standard deviation of the distances of a row to all other items;
     both numbers are computed from d x d sums. Pairs are ranked by the logarithm of the product,
-    which keeps values near 1 distinct. A standard deviation of 0 is replaced by 1e-12. Candidates
-    are selected by the cosine. Pitfall: the measure assumes normally distributed distances. Source:
-    Schnitzer et al., JMLR 13 (2012).
+    because different products near 1 may be rounded to the same number. A standard deviation of 0
+    is replaced by 1e-12. Candidates are selected by the cosine. Pitfall: the measure assumes
+    normally distributed distances. Source: Schnitzer et al., JMLR 13 (2012).
     """
 
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute the moments of the items' cosines, and a maximum over the items per grid point.
+        """Compute the moments of the items' cosines, and the largest item value at each grid point.
 
         At a grid point, the value of an item is the grid point, standardised by the mean and the
         deviation of the item's cosines.
@@ -244,12 +244,12 @@ class NormAngleDistance(BaseMeasure):
     absolute value around the difference of the norms). Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ
-    (g / λ + θ). For every s of at most 2, the pairs (g, θ) that have this distance s form a curve.
-    On this curve, g / λ + θ is smallest at one of the two ends. At one end of the curve, g / λ + θ
-    is 2 arcsin(s/2). At the other end of the curve, g / λ + θ is s / w, which is at least 2
-    arcsin(s/2). If s exceeds 2, g / λ + θ is at least π. The sum is also at least sqrt(s² - 4) / w,
-    the value of g / λ at θ = π. Pitfall: a suitable λ depends on the units of the rows. Source: You
-    (arXiv:2504.16318), corrected.
+    (g / λ + θ). For every s of at most 2, the pairs (g, θ) that lead to this distance s form a
+    curve. On this curve, g / λ + θ is smallest at one of the two ends. At one end of the curve, g /
+    λ + θ is 2 arcsin(s/2). At the other end of the curve, g / λ + θ is s / w, which is at least 2
+    arcsin(s/2). If s exceeds 2, g / λ + θ is at least π. It is also at least sqrt(s² - 4) / w,
+    which is the value of g / λ at θ = π. Pitfall: a suitable λ depends on the units of the rows.
+    Source: You (arXiv:2504.16318), corrected.
 
     Parameters
     ----------

@@ -106,8 +106,8 @@ def rescalings() -> tuple[NamedRescaling, ...]:
     Source: arXiv:2403.05440. ``identity`` is Eq. 5, ``orthonormal`` and ``weights`` are the two
     cases of section 2.2, and ``balanced`` is at the end of section 2.3. Under the rescaling
     ``smoothed``, the cosine of two items compares two columns of the predictions M. In the same
-    way, the remedy in section 3 of the paper compares two users by rows of M. Recommenders with a
-    truncated SVD use the rescaling ``data``.
+    way, the remedy in section 3 of the paper compares two users by their rows of M. Recommenders
+    with a truncated SVD use the rescaling ``data``.
 
     Returns
     -------

@@ -197,8 +197,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     If ``verify`` is True, every file is read and compared with its checksum. If ``verify`` is
     False, only the header is read, and only the sizes of the array files are checked.
     FileNotFoundError is raised if the directory `path` does not exist. FastcosFormatError is raised
-    if a file is missing or truncated or fails a check, or if the object at `path` has the wrong
-    kind or the wrong format version.
+    if a file is missing, is truncated or fails a check. It is also raised if the object at `path`
+    has the wrong kind or the wrong format version.
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
@@ -499,7 +499,8 @@ def _open_regular(path: Path) -> io.BufferedReader:
 def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.NDArray[Any]:
     """Return a memory map of the array that a checked header entry describes.
 
-    The head of the .npy file is not parsed, because the entry contains the same information.
+    The beginning of the .npy file is not parsed, because the header entry contains the same
+    information.
     """
     path = directory / entry["file"]
     with _open_regular(path) as file:

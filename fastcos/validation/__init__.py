@@ -226,7 +226,7 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
 def listed(choices: Collection[str], room: int) -> str:
     """Return ``choices``, separated by commas, as a text of at most `room` characters.
 
-    If there is no room for all choices, the text ends with their number.
+    If there is no room for all choices, the text ends with the total number of choices.
     """
     names, omission = list(choices), ""
     while len(", ".join(names)) + len(omission) > room and len(names) > 1:
@@ -273,9 +273,9 @@ def as_rows(
     converted to this type. X is copied only if its memory order or its type must change. Rows of
     uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
     number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
-    the function does not look for NaN and infinity in float32 rows. The caller finds such values
-    when it computes the norms of the rows, because the norm of a row with NaN or infinity is not
-    finite.
+    the function does not look for NaN and infinity in float32 rows. The caller finds NaN and
+    infinity when it computes the norms of the rows, because the norm of a row with NaN or infinity
+    is not finite.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -623,7 +623,7 @@ def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.
 
 
 def check_memory(name: str, limit: float, needed: float) -> None:
-    """Raise ValueError if a call needs more memory than its limit.
+    """Raise ValueError if a call needs more memory than `limit`.
 
     `name` is the name of the argument that sets the limit. `limit` and `needed` are in bytes; the
     error message shows MiB.

@@ -29,7 +29,7 @@ _ID = re.compile(r"(?i:ids?|.*[\W_]ids?)|.*[a-z](Id|ID)s?")
 def column_word(name: str, words: Collection[str]) -> str:
     """Return the letters and digits of a column name in lower case.
 
-    If the name is one of the words followed by one of ENDINGS, the ending is removed.
+    If the name is one of `words`, followed by one of ENDINGS, the ending is removed.
     """
     word = "".join(letter for letter in name.casefold() if letter.isalnum())
     for ending in ENDINGS:

@@ -1,9 +1,10 @@
 """Validate ids of items. An id is a whole number or a string, and names one item.
 
 String ids are stored in a NumPy array of fixed-width strings, which can be memory-mapped and
-compared fast. In an array of fixed-width strings, every string takes as much memory as the longest
-string: 8,000 short ids and one id of 20,000 characters would take 640 MB. If fixed-width strings
-would waste too much memory, the ids are stored in an array of Python strings (dtype object).
+compared quickly. In an array of fixed-width strings, every string takes as much memory as the
+longest string: 8,000 short ids and one id of 20,000 characters would take 640 MB. If fixed-width
+strings would waste too much memory, the ids are stored in an array of Python strings (dtype
+object).
 """
 
 from typing import Any
