@@ -313,7 +313,7 @@ class _Basis:
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q and R such that Z = Q R and Q'Q = I; omit directions with |Z| <= `shortest`."""
+        """Return Q and R with Z = Q R and Q'Q = I; drop singular values of Z up to `shortest`."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)
