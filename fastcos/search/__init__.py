@@ -61,21 +61,22 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
                     rows
     distinct        as for packed, but only one row of each group of equal rows is packed and
                     searched; exhaustive_top_k.expand_copies adds the other rows of the group
-    repack          the allowed rows are packed for this search alone; the method of a second plan,
-                    usually packed, determines the modules
+    repack          the allowed rows are packed for this search alone; a second plan, whose method
+                    is usually packed, determines the modules
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
 compiled only after ``fit``, the first search that needs packed rows packs them. In the first search
-with a given k and number of queries (at most 64), the index usually stores launches, which follow
-from the plans of its parts (``prepared``). The next search with the same number of queries and the
-same k runs the stored launches without planning. If a search cannot be prepared, the index stores
-this fact; for example, a search with a large k, or with groups of equal rows, cannot be prepared.
+with a given k and a given number of queries (at most 64), the index usually stores launches, which
+follow from the plans of its parts (``prepared``). The next search with the same number of queries
+and the same k runs the stored launches without planning. If a search cannot be prepared, the index
+stores this fact; for example, a search with a large k, or with groups of equal rows, cannot be
+prepared.
 
 A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
-computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
-with at most 7 queries is usually ``score_all``. The method is ``unpacked`` if 4 to 7 queries search
-many float32 rows, except with the instruction sets avx2 and avxvnni. While the kernels are not
-compiled, the method is ``numpy``.
+computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
+call is usually ``score_all``. If ``top_k`` is called with 4 to 128 queries and many float32 rows,
+the method is usually ``unpacked``, unless the instruction set is avx2 or avxvnni. While the kernels
+are not compiled, the method is usually ``numpy``.
 
 If the score of a measure can be computed from a product of encoded rows, a scan of the packed rows
 finds the neighbours. If a measure is ``UpperBounded``, a product of encoded rows determines only an

@@ -52,9 +52,9 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the memory limit, in bytes, for float32 copies of blocks of low-precision rows.
 
-    ``n_bytes`` is the size of all original rows. The result is the larger of two numbers:
-    ``n_bytes`` and a fixed minimum. A search of many low-precision rows therefore at most doubles
-    the memory that the rows take.
+    ``n_bytes`` is the size of all original rows. The result is ``n_bytes`` or a minimum that may
+    depend on ``n_columns``, whichever is larger. If there are many rows, the copies therefore take
+    at most as much memory as the original rows.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

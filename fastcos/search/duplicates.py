@@ -117,12 +117,12 @@ def expand(
     k: int,
     n_threads: int,
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of each query's best items, given its best groups.
+    """Return row numbers and raw scores (n, k) of the best items in the best groups of each query.
 
     Equal queries are searched only once, as one distinct query. ``group_of_query`` (n,) contains,
-    for each query, the index of its distinct query. ``groups`` describes the k + 1 best groups of
-    each distinct query, by the first row number and the raw score of each group. The function uses
-    only the field ``self_rows`` of ``exclusions``.
+    for each query, the index of its distinct query. ``groups`` is the ranking of the k + 1 best
+    groups of each distinct query; it contains the first row number and the raw score of each group.
+    The function uses only the field ``self_rows`` of ``exclusions``.
 
     The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
     above the group of an item contains a row that ranks above the item. If an item is one of the

@@ -489,7 +489,10 @@ def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
 def _alternative(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
-    """Say how long scoring all pairs in float64 would take, unless the plan scores all pairs."""
+    """Say in words how long scoring all pairs in float64 would take.
+
+    The result is empty if the plan itself scores all pairs.
+    """
     if plan.method in ("score_all", "numpy"):
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed

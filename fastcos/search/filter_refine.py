@@ -170,10 +170,10 @@ def _min_raw_scores(
 
     An item whose raw score is lower than the returned number has an exact score below
     ``min_scores`` (n,). The function starts at ``last_scores`` (n,), the raw scores of the last
-    candidates. It lowers the raw score in steps, each twice as long as the previous step, until the
-    upper bound for the raw score is below ``min_scores``. A bisection within the last step then
-    raises the raw score again, as far as the upper bound stays below ``min_scores``. If the upper
-    bound is still at least ``min_scores`` after the last step, the result is -inf.
+    candidates. It lowers the raw score in steps, doubling the step each time, until the upper bound
+    for the raw score is below ``min_scores``. A bisection within the last step then raises the raw
+    score again, as far as the upper bound stays below ``min_scores``. If the upper bound is still
+    at least ``min_scores`` after the last step, the result is -inf.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

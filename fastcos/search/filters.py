@@ -31,7 +31,8 @@ class ExcludedItems(NamedTuple):
         The position (or row number) of each query's own item, which the query must not find; -1 if
         there is no such item.
     indptr, indices : ndarray (n + 1,) and (e,), int64
-        Query i must not find the items ``indices[indptr[i] : indptr[i + 1]]`` either.
+        Besides its own item, query i must not find the items
+        ``indices[indptr[i] : indptr[i + 1]]``.
     """
 
     self_rows: Integers

@@ -133,7 +133,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these queries together; none of them may be in ``is_segment``."""
+        """Search the groups of these queries together; none of the groups is in ``is_segment``."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
@@ -184,8 +184,8 @@ def _score_pairs(
 ) -> Ranking:
     """Return row numbers and raw scores (n, k) of the best items in the group of each query.
 
-    Every pair of a query and an item of its group is scored in float64. If ``is_scored`` is False
-    for a query, its result is padding.
+    If ``is_scored`` is True for a query, every item of its group is scored in float64. Otherwise,
+    the result of the query is padding.
     """
     firsts, lasts = order.starts[codes], order.starts[codes + 1]
     lasts = np.where(is_scored, lasts, firsts)
@@ -213,8 +213,8 @@ def _search_panels(
     """Search the groups of some queries by tiles, and write the best items to ``results``.
 
     ``numbers`` contains the indices of these queries in ascending order. Each task searches the
-    panels of only one group. In all other respects, the groups are searched as ``scan`` searches
-    all items by tiles.
+    panels of only one group. In all other respects, the search works like the search of all items
+    by tiles in ``scan``.
     """
     group_of = codes[numbers]
     group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))

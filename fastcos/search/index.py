@@ -253,7 +253,7 @@ class SimilarityIndex:
         items : array_like (new, d)
             The new rows, whose type may differ from the type of the rows in the index.
         ids : array_like (new,), int64 or str, of the same type as the ids of the index
-            The ids of the new items, none of which may be in the index. If the id of every item in
+            The ids of the new items, which must not be in the index yet. If the id of every item in
             the index is the position of the item, you may omit ``ids``: the ids of the new items
             are then their positions.
         groups : array_like (new,), int64 or str, of the same type as the groups of the index
@@ -564,7 +564,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            The pairs do not fit into ``working_memory``, the queries contain NaN or infinity, or
+            The pairs do not fit into ``working_memory``; the queries contain NaN or infinity; or
             the queries and items have different numbers of columns.
         TypeError
             The items are memory-mapped.
@@ -664,8 +664,8 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            A candidate or k is out of range, or the queries do not have as many columns as the
-            items.
+            A candidate is out of range; k is out of range; or the queries do not have as many
+            columns as the items.
         """
         state = self._fitted_state()
         state.parts_in_memory("to score candidates")
@@ -701,11 +701,11 @@ class SimilarityIndex:
             ``check_canaries`` compares the canaries with new embeddings of the same inputs. The
             canaries stay in the directory until you pass other canaries.
         replace : bool
-            Whether this index may replace an index of another model in the directory. Two indexes
-            with different numbers of columns belong to different models. If the index in the
-            directory has a model name, but this index has a different name or none, the two indexes
-            also belong to different models. In a process that has opened the replaced index,
-            ``refresh`` raises an error, and searches continue to use the replaced index.
+            Whether to replace the index in the directory even if it belongs to another model. Two
+            indexes with different numbers of columns belong to different models. If the index in
+            the directory has a model name, but this index has a different name or none, the two
+            indexes also belong to different models. In a process that has opened the replaced
+            index, ``refresh`` raises an error, and searches continue to use the replaced index.
 
         Raises
         ------

@@ -25,8 +25,8 @@ def add_or_replace(
     """Return the state of the index after items are added, and the ids of the new items.
 
     If ``may_replace`` is True and an id is already in the index, the new item replaces the item
-    with this id. The caller has validated rows and ids, but has not fitted the measure. If ``ids``
-    is None, the ids of the new items are their positions.
+    with this id. The rows and the ids are already validated, but the measure is not fitted yet. If
+    ``ids`` is None, the ids of the new items are their positions.
     """
     parts, n_positions = state.parts_in_memory(), state.n_positions
     validation.check_width("items", rows, "the items of the index", state.width)

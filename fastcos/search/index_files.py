@@ -224,7 +224,7 @@ class _PartArrays:
         return array
 
     def finite(self, name: str, shape: tuple[int, ...], types: str, low: float = -np.inf) -> Any:
-        """Return an array of this shape and type, with finite numbers of at least ``low``."""
+        """Return an array of this shape and type, whose numbers are finite and at least ``low``."""
         array = self.of_shape(name, shape, types)
         smallest, largest = array.min(initial=np.inf), array.max(initial=-np.inf)
         if array.size and not (low <= smallest and largest < np.inf and smallest > -np.inf):

@@ -177,7 +177,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.live_row_numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return a copy of this part; searches of the copy skip the rows in ``row_numbers``."""
+        """Return a copy of this part, whose searches skip the rows in ``row_numbers``."""
         segment = self.segment.without(row_numbers)
         if len(segment.live_row_numbers):
             segment.pack()
@@ -211,7 +211,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part; it has no codes, and all of its rows are memory-mapped."""
+        """The memory of the part, which consists of memory-mapped rows and has no codes."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:

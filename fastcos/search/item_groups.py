@@ -46,10 +46,10 @@ class SegmentOrder:
         return scale_items(self._metric_type, self._encoded, self.row_numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Add the queries of a search to the count of each group, and return the counts.
+        """Add the number of queries in a search to the total of each group; return the totals.
 
-        ``n_queries`` (g,) contains the number of queries of each group in this search. The counts
-        are totals over all searches so far.
+        ``n_queries`` (g,) contains the number of queries of each group in this search. The totals
+        cover all searches so far.
         """
         self._n_queries += n_queries
         return self._n_queries

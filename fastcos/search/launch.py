@@ -48,8 +48,8 @@ class Launch(NamedTuple):
     k : int
         The number of rows to find for each query.
     fits_all_options : bool
-        Whether the launch depends neither on the number of threads nor on the working memory,
-        unless the working memory is unusually small. ``SearchPlan`` has the same field.
+        Whether the launch is the same for any number of threads and for any working memory that is
+        not unusually small. ``SearchPlan`` has the same field.
     """
 
     kernel: Any

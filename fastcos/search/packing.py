@@ -84,8 +84,8 @@ class ItemScaling(NamedTuple):
     offsets, scaled_offsets : ndarray (p,)
         ``offsets`` contains the number that is added to the inner product of each item, and
         ``scaled_offsets`` contains the same number in the units of the tiles. Both arrays are empty
-        if nothing is added. The offset of an item is its bias. If rows are compared by distance or
-        are shifted, the offset is computed from the row instead.
+        if nothing is added. If rows are compared by distance or are shifted, the offset of an item
+        is computed from its row; otherwise, the offset is the bias of the item.
     unit, offset_unit : float
         Two powers of two: rows are multiplied by ``unit``, and offsets by ``offset_unit``. If the
         score is the cosine, each row is divided by its norm, and ``unit`` is 1.
@@ -332,7 +332,7 @@ def pack_queries(
     exclusions: ExcludedItems,
     allowed: AllowedRows | None = None,
 ) -> Any:
-    """Compute the scaling of queries to norms of at most about 1, and return the kernels' record.
+    """Compute the factors that scale queries to norms of at most about 1; return a kernel record.
 
     The scaling of each query includes a weight, by which the offsets of items are multiplied; the
     weight is at most 2^20. The queries are converted to the type in which the items are searched.

@@ -28,8 +28,8 @@ sizes:
   kernel finds no query whose norm is zero, very small or very large (``prepared``);
 * if a projection does not make a query faster, the kernel stops using the projection for this
   query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
-  once more. A query of zeros is not compared with any row if all of its scores are equal. With the
-  method "distinct", only one of several equal queries is searched (``scan``).
+  once more. A query of zeros is not compared with any row if it has the same score with every
+  row. With the method "distinct", only one of several equal queries is searched (``scan``).
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. In this module, a panel is a block of 32 packed rows, and a slot is the place of a row in
@@ -191,11 +191,11 @@ class SearchPlan:
         pairs. If they rule out too few pairs to save time, the kernel stops using them
         (``kernels.projection_filter``).
     fits_all_options : bool
-        Whether the plan depends neither on the number of threads nor on the working memory, unless
-        the working memory is unusually small.
+        Whether the plan is the same for any number of threads and for any working memory that is
+        not unusually small.
     needed_rows : float
-        The search may have to exclude some of the best packed rows. On average, k of the best
-        ``needed_rows`` packed rows are allowed in the results.
+        The expected number of packed rows, best first, up to the k-th row that is allowed in the
+        results. It is larger than k if some of the packed rows are not allowed.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
@@ -231,9 +231,9 @@ class SearchPlan:
         launch (``prepared``).
 
         ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of allowed
-        rows. If few queries search without a mask, the rows of all segments are counted; otherwise,
-        only the rows of this segment are counted. Therefore, if the search excludes no pairs, each
-        query finds k rows in the segments that are searched.
+        rows. For a search with few queries and no mask, the rows of all segments are counted; for
+        any other search, only the rows of this segment are counted. Therefore, if the search
+        excludes no pairs, each query finds k rows in the segments that are searched.
         """
         return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
@@ -297,11 +297,11 @@ def plan_group_panels(
 ) -> SearchPlan:
     """Plan a search of groups by tiles, in which each group is searched by a single thread.
 
-    ``n_queries`` is the largest number of queries that are searched at once in the same group.
-    ``n_panels`` is the largest number of panels of a group. The threads of the plan search
-    different groups at the same time; there are as many threads as the working memory allows. The
-    sample of a group depends on the number of panels of this group (``task_grid.sample_of_group``),
-    so the plan contains no sample.
+    All queries of a task belong to the same group. ``n_queries`` is the number of queries of the
+    largest task, and ``n_panels`` is the number of panels of the largest group. The threads of the
+    plan search different groups at the same time; there are as many threads as the working memory
+    allows. The sample of a group depends on the number of panels of this group
+    (``task_grid.sample_of_group``), so the plan contains no sample.
     """
     grid, capacity, buffers = plan_query_blocks(
         n_queries, float(k), k, layout, n_columns, n_panels,
@@ -736,8 +736,9 @@ def _plan_self_join(
 
     The thresholds and candidates of all rows must be in memory at the same time. With the tile
     registers of AMX, multiplications take so little time that halving their number saves nothing.
-    The function is called only for searches without a projection: for clustered rows and k = 10, a
-    projection saves at least as much time as a self-join (``docs/dev/costs.md``, "Self-joins").
+    The function is called only for searches without a projection, because a projection saves at
+    least as much time as a self-join for clustered rows and k = 10 (``docs/dev/costs.md``,
+    "Self-joins").
     """
     n, k = request.n_queries, request.k
     is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)

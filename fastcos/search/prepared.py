@@ -1,4 +1,4 @@
-"""Prepared searches: an index stores how it searches few queries, as databases prepare statements.
+"""Prepared searches: an index stores kernel calls, like the prepared statements of a database.
 
 A prepared search of one query takes a few microseconds in addition to the time of its kernel.
 Validating and encoding the queries and planning the search would take longer than searching a small
@@ -21,15 +21,15 @@ results.
    the results.
 2. The plan for each part of the index says that a single launch searches the whole part. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
-3. k is an int, a launch can read the queries (``_can_be_read``), and the norms of the queries are
-   neither zero nor very small or large. No plan contains the condition on the norms, because plans
-   do not depend on the values of the queries.
+3. k is an int, a launch can read the queries (``_can_be_read``), and no query has a norm that is
+   zero, very small or very large. No plan contains the condition on the norms, because plans do not
+   depend on the values of the queries.
 
 A search whose launches are stored needs only ``PreparedSearches.search`` and the two methods that
 follow it in the code. The three methods check the form of the queries, find and run the stored
 launches, and convert the results of the launches. ``_find_or_plan`` and the code after it run in
-four cases: no launches are stored, the stored launches are outdated, their key contains the
-options, or the call passes a mask or a number of threads.
+four cases: no launches are stored, the stored launches are outdated, the key of the stored launches
+contains the options, or the call passes a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -61,7 +61,7 @@ _NOT_PREPARABLE: _Launches = ()
 
 
 class PreparedSearches:
-    """The prepared searches of an index, stored by the number of queries and k."""
+    """The prepared searches of an index, which are found by k and the number of queries."""
 
     def __init__(self, items: FittedItems, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = items.measure, tuple(parts)
@@ -191,7 +191,7 @@ class PreparedSearches:
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
     ) -> _Launches:
-        """Plan the search of every part, and return its launches or ``_NOT_PREPARABLE``.
+        """Plan the search of every part, and return the launches, or ``_NOT_PREPARABLE``.
 
         ``mask`` says which positions are allowed in the results; None allows all positions.
         """

@@ -1,4 +1,4 @@
-"""Use the bounds that tiles compute to find items whose raw scores may reach a threshold."""
+"""Find items whose raw scores may reach a threshold, by the bounds that tiles compute."""
 
 import numpy as np
 
@@ -27,10 +27,10 @@ def find_candidates(
 
     ``thresholds`` (n,) contains one raw score per query. The function returns the number of
     candidates (n,) of each query. The candidates of a query include every item whose raw score
-    reaches the threshold, and may include other items. Up to ``capacity`` candidates of query i are
-    written, in any order, to ``columns`` from index ``starts[i]`` on. ``allowed_rows`` contains the
-    rows that are allowed in the results; None allows all packed items. The tiles perform O(n m d)
-    operations.
+    reaches the threshold, and may include other items. At most ``capacity`` candidates of query i
+    are written to ``columns``, in any order; the first one gets the index ``starts[i]``.
+    ``allowed_rows`` contains the rows that are allowed in the results; None allows all packed
+    items. The tiles perform O(n m d) operations.
     """
     n = len(thresholds)
     plan = plan_candidates(

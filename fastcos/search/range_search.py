@@ -61,7 +61,7 @@ def neighbors_above(
         The items. By default, the queries are compared with each other, and no row is paired with
         itself.
     min_score : float or Calibration
-        The smallest score of a pair in the result. If you pass a
+        The lowest score that a pair in the result may have. If you pass a
         :class:`fastcos.auditing.Calibration` of this measure, its threshold for the false-positive
         rate ``fpr`` is used.
     measure : str or Measure
@@ -84,8 +84,8 @@ def neighbors_above(
     Raises
     ------
     ValueError
-        The pairs do not fit into ``working_memory``, the rows contain NaN or infinity, the queries
-        and items have different numbers of columns, or the calibration is for another measure.
+        The pairs do not fit into ``working_memory``; the rows contain NaN or infinity; the queries
+        and items have different numbers of columns; or the calibration is for another measure.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def pairs_above(
     Q : ndarray (n, d)
         The queries.
     min_score : float
-        The smallest score of a pair in the result.
+        The lowest score that a pair in the result may have.
     exclusions : ExcludedItems
         The positions that each query must not find.
     options : ExecutionOptions
@@ -371,9 +371,9 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 number that is at least `threshold` in float32.
+    """Return n copies of the smallest float64 number that rounds to `threshold` or above.
 
-    Before the comparison, the float64 number is rounded to float32.
+    The float64 number is rounded to float32.
     """
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
@@ -414,6 +414,6 @@ def _as_codes(values: Floats) -> npt.NDArray[np.int64]:
 
 
 def _as_floats(codes: npt.NDArray[np.int64]) -> Floats:
-    """Map the codes that ``_as_codes`` returned back to float64 numbers."""
+    """Convert codes from ``_as_codes`` back to float64 numbers."""
     bits = np.where(codes < 0, np.int64(-(2**63)) - codes, codes)
     return np.ascontiguousarray(bits).view(np.float64)

@@ -81,7 +81,7 @@ class SearchRequest(NamedTuple):
     exclusions : ExcludedItems or None
         The positions that each query must not find; None if nothing is excluded.
     min_score : float or None
-        The smallest score of a neighbour; None if there is no such limit.
+        The lowest score that a neighbour may have; None if there is no such limit.
     lists : tuple of ndarray (indptr, positions), or None
         The items that each query is allowed to find, if they are listed separately for each query.
         The list of query i is ``positions[indptr[i]:indptr[i + 1]]``.
@@ -146,7 +146,7 @@ class Threshold(Protocol):
         """The name of the measure for whose scores the threshold is valid."""
 
     def threshold(self) -> float:
-        """Return the smallest score with which a pair qualifies."""
+        """Return the lowest score with which a pair qualifies."""
 
 
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
@@ -252,8 +252,8 @@ def as_request(
     """Validate filters, and return the request of a search for the k best of ``n_items`` items.
 
     If fewer than k items are allowed, the request has a smaller k, and the caller pads the results.
-    ``exclude_self=True`` means that query i is item i and must not find itself. The attributes of
-    ``SearchRequest`` describe ``lists`` and ``groups``, which must already be validated. If
+    ``exclude_self=True`` means that query i is item i and must not find itself. ``lists`` and
+    ``groups`` must already be validated; the docstring of ``SearchRequest`` describes them. If
     ``lists`` is not None, ``allowed`` is not used.
     """
     shape, allowed_positions = (Q.shape[0], n_items), None

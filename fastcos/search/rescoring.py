@@ -113,8 +113,8 @@ def rescore(
     Raises
     ------
     ValueError
-        A candidate or k is out of range, the row of a candidate contains NaN or infinity, or an
-        upper bound is NaN.
+        A candidate is out of range; k is out of range; the row of a candidate contains NaN or
+        infinity; or an upper bound is NaN.
 
     Examples
     --------

@@ -155,7 +155,7 @@ def _numpy(
 ) -> Ranking:
     """Search in NumPy until the kernels are compiled, then by kernels (the method "numpy").
 
-    The search proceeds in batches of queries. As soon as the kernels are compiled, they search all
+    The search proceeds in batches of queries. As soon as the kernels are compiled, they answer all
     of the remaining queries.
     """
     allowed, k = request.allowed, request.k
@@ -375,7 +375,7 @@ def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
 
     If the scores are cosines or inner products, a query of zeros has the score 0 with every item,
     so no bound could rule out any row. If the scores are distances or the items have biases, a zero
-    query has different scores with different items, and is searched like any other query.
+    query has different scores with different items, so it needs the same search as other queries.
     """
     zero_queries = np.flatnonzero(queries.norms == 0)
     if packed.metric_type == "euclidean" or packed.arrays.offsets.any():

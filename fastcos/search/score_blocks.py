@@ -62,8 +62,8 @@ def similarity_blocks(
     Raises
     ------
     ValueError
-        The rows contain NaN or infinity or have different numbers of columns, ``block`` is below 1,
-        or the scores of one query do not fit into ``working_memory``.
+        The rows contain NaN or infinity; the rows have different numbers of columns; ``block`` is
+        below 1; or the scores of one query do not fit into ``working_memory``.
 
     Examples
     --------

@@ -93,14 +93,14 @@ class Segment:
 
     @parallel.lazy_attribute
     def distinct(self) -> "Segment":
-        """A segment with the same rows; its searches find only one of several equal rows."""
+        """A segment with the same rows, whose searches find only one of several equal rows."""
         groups = self.duplicates
         segment = self.restricted_to(self.live_row_numbers if groups is None else groups.first)
         segment.duplicates, segment.scaling = None, self.scaling
         return segment
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment with the same rows, but its searches return only rows in ``numbers``.
+        """Return a segment with the same rows, whose searches return only rows in ``numbers``.
 
         ``numbers`` contains row numbers in ascending order.
         """
@@ -110,7 +110,7 @@ class Segment:
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
-        """Return a segment with the same rows, but its searches skip the rows in ``removed``.
+        """Return a segment with the same rows, whose searches skip the rows in ``removed``.
 
         ``removed`` contains row numbers. If this segment has packed only one row of each group of
         equal rows, the new segment starts without packed rows. Otherwise, the new segment shares
@@ -150,7 +150,7 @@ class Segment:
     def allow(self, positions: Integers | None) -> AllowedRows | None:
         """Return the rows of this segment that ``positions`` allows.
 
-        ``positions`` is in ascending order; None allows all positions. For None, the result is
+        ``positions`` is in ascending order. None allows all positions; the function then returns
         ``live``, which is None if searches can return every packed row.
         """
         if positions is None:

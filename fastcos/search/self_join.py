@@ -50,7 +50,7 @@ def search_own_rows(
 
     ``scaled_queries`` contains all rows of the segment as queries, and ``thresholds`` (n,) contains
     their initial thresholds. The function returns the indices of the queries whose estimated
-    threshold was too high; these queries must be searched again, without an estimate.
+    threshold was too high. For these queries, the search must be repeated without an estimate.
     """
     grid, sample, items = plan.grid, plan.sample, packed.arrays
     (n, k), n_panels = ranking[0].shape, packed.n_panels

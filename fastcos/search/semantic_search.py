@@ -49,8 +49,8 @@ def semantic_search(
     Raises
     ------
     ValueError
-        The embeddings contain NaN or infinity or have different numbers of columns, or the score
-        function is unknown.
+        The embeddings contain NaN or infinity; the embeddings have different numbers of columns; or
+        the score function is unknown.
 
     Examples
     --------

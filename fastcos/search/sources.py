@@ -98,7 +98,7 @@ class ItemSource(Protocol):
         """Yield blocks of items in memory that together contain all items at these positions."""
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
-        """Return items in memory that include the items at these positions."""
+        """Return items in memory. They include all items at these positions."""
 
 
 @dataclass(frozen=True)

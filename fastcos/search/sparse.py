@@ -58,11 +58,12 @@ def sparse_top_k(
     """Return the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
 
     Inner products of rows of whole numbers are exact; inner products of any other rows are summed
-    in float64, in the order of the columns. The search for a query reads only the columns in which
-    the query has a non-zero, so its time is proportional to the number of non-zeros of the items in
-    these columns. The function needs memory for one or two copies of the non-zeros, whatever the
-    number of columns, and O(m) memory per thread. If ``working_memory`` is too small for all
-    threads, fewer threads are used. A CSC matrix is searched as fast as a CSR matrix.
+    in float64, in the order of the columns. For each query, the search reads only the columns in
+    which the query has a non-zero. The time for a query is therefore proportional to the number of
+    non-zeros of the items in these columns. The function needs memory for one or two copies of the
+    non-zeros, whatever the number of columns, and O(m) memory per thread. If ``working_memory`` is
+    too small for all threads, fewer threads are used. A CSC matrix is searched as fast as a CSR
+    matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
@@ -207,9 +208,10 @@ def _as_matrix(rows: SparseRows) -> sp.csr_array:
 
 
 def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
-    """Return the type of the sums of products, the values of the queries, and those of the items.
+    """Return the type in which products are summed, and two arrays with the values of the rows.
 
-    Both arrays of values are None if all non-zeros of the queries and of the items are 1.
+    The first array contains the values of the queries, and the second array contains the values of
+    the items. Both arrays are None if all non-zeros of the queries and of the items are 1.
     """
     query_values, item_values = query_rows.by_row[2], item_rows.by_column[2]
     if query_values is None and item_values is None:

@@ -35,9 +35,9 @@ class SparseRows:
     computed at first use. In both of these tuples, indptr is int64. If all values are 1, data is
     None. The indices of ``by_row`` are int32, or int64 if there are 2^31 or more columns. The
     indices of ``by_column`` are uint16 if there are at most 2^16 rows, and otherwise int32 or
-    int64. ``are_whole`` says whether all values are whole numbers that fit int16. ``packed`` (nnz,)
-    int32, or None, contains the entries of ``by_column`` in one array: the row number in the lower
-    16 bits of each entry, and the value in the upper 16 bits.
+    int64. ``are_whole`` says whether all values are whole numbers that fit int16. ``packed`` is
+    None or an int32 array (nnz,) of the entries of ``by_column``. The lower 16 bits of each entry
+    contain the row number, and the upper 16 bits contain the value.
     """
 
     def __init__(

@@ -108,7 +108,7 @@ def one_by_one_is_faster(
     *,
     has_projection: bool = False,
 ) -> bool:
-    """Return whether comparing queries one by one is faster than comparing them as one block."""
+    """Return whether answering queries one at a time is faster than answering them as one block."""
     if not layout.quantised or n_queries > PANEL:
         return False
     # With a projection, a block reads only the codes of rows that the projection cannot rule out,
@@ -155,10 +155,10 @@ def plan_query_blocks(
 
     Each thread takes one block of queries after another, and compares each block with all rows. On
     a machine with many cores and little memory, the search uses smaller buffers and only some of
-    the cores. The size of the blocks is chosen so that the busiest thread ends early: two threads
-    divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks than
-    threads, the blocks have equal numbers of queries. If there are so few queries that some threads
-    would have no block, the rows, and not the queries, are divided among the threads
+    the cores. The size of the blocks is chosen so that the busiest thread has little work: two
+    threads divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks
+    than threads, the blocks have equal numbers of queries. If there are so few queries that some
+    threads would have no block, the rows, and not the queries, are divided among the threads
     (``share_rows``). With many threads, there would be many small blocks of queries, and all codes
     would be read once per block. To save time, ``_divide_rows`` also divides the rows into ranges,
     so that blocks can be larger. ``may_share`` says whether the rows may be divided. ValueError is
@@ -313,15 +313,15 @@ def guess_rank(
     """Return the rank of the first threshold among the best scores of the sampled panels.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
-    panels are sampled. On average, k of the best ``needed_rows`` rows are allowed in the results.
-    The number ``needed_rows`` may be larger than the number of rows in the range. The rank is at
-    most the number of sampled panels.
+    panels are sampled. Among the best ``needed_rows`` rows, k rows are allowed in the results, on
+    average. The number ``needed_rows`` may be larger than the number of rows in the range. The rank
+    is at most the number of sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
     query is too high, the next step depends on the kernel. The kernel "few_queries" scores further
     slots, without multiplying the codes again. The kernel "projected_queries" compares the query
-    with the full codes of all rows of the range. With the other kernels, the query is searched once
-    more, without an estimate.
+    with the full codes of all rows of the range. With the other kernels, the search is repeated for
+    this query, without an estimated threshold.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)

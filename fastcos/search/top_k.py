@@ -108,9 +108,9 @@ def top_k(
     Raises
     ------
     ValueError
-        The rows contain NaN or infinity, queries and items have different numbers of columns, or k
-        or an item number is out of range. The error is also raised if the directory ``out``
-        contains anything but results of the same call.
+        The rows contain NaN or infinity; queries and items have different numbers of columns; k is
+        out of range; or an item number is out of range. The error is also raised if the directory
+        ``out`` contains anything but results of the same call.
     TypeError
         The rows contain something other than numbers.
 
