@@ -2,9 +2,9 @@
 
 A name is imported when it is first used, so that ``import fastcos`` is fast. The modules of
 ``linalg``, ``parallel``, ``search``, ``similarity``, ``storage`` and ``validation`` import only
-NumPy and the standard library at the top of the file. They import SciPy, scikit-learn and other
-packages inside the functions that use them, or under ``TYPE_CHECKING`` if only annotations use
-them. The exception is ``search.transformer``, because its class inherits from scikit-learn classes.
+NumPy and the standard library at the top of their files. These modules import SciPy, scikit-learn
+and other packages only inside functions, or under ``TYPE_CHECKING`` for annotations. The exception
+is ``search.transformer``, because its class inherits from scikit-learn classes.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _package_hint(name: str) -> str:
-    """Return a hint that names the package of fastcos with this attribute; "" if there is none."""
+    """Return a hint that names the subpackage with this attribute; "" if no subpackage has it."""
     from importlib.util import find_spec
 
     # "from fastcos import config" calls __getattr__ before it imports the module, so find_spec is

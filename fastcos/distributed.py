@@ -122,12 +122,11 @@ def top_k(
     k, exclude_self, progress
         As in :func:`fastcos.top_k`.
     measure : str
-        The name of a measure that learns nothing from the items, such as "cosine" or "dot".
+        The name of a measure that learns nothing from the items ("cosine" or "dot", for example).
     working_memory : float, optional
-        The memory in MiB that one task may use. A worker with n threads and the memory limit M
-        allows at most M / (2 n), and ``working_memory`` must not exceed the limit of any worker.
-        The default is the setting ``working_memory``, or the smallest of the workers' limits if the
-        setting exceeds this limit.
+        The memory in MiB that one task may use. For every worker with n threads and the memory
+        limit M, ``working_memory`` must be at most M / (2 n). The default is the setting
+        ``working_memory``, or the smallest value of M / (2 n) if the setting exceeds this value.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -360,9 +359,9 @@ def _open_rows(name: str, path: Any) -> Any:
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
     """Return the number of bytes that one task may use.
 
-    `working_memory` is the argument of ``top_k``, in MiB. If it is None, the result is the smaller
-    of two numbers: the setting ``working_memory``, and the smallest memory per task among the
-    workers.
+    `working_memory` is the argument of ``top_k``, in MiB. If `working_memory` is None, the result
+    is the smaller of two numbers: the setting ``working_memory``, and the smallest memory per task
+    among the workers.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
@@ -505,7 +504,7 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
 
 
 def threads_of_this_worker() -> int:
-    """Return the number of threads of this worker, or the setting n_threads outside a worker."""
+    """Return the number of threads of this worker; outside a worker, the setting n_threads."""
     try:
         return int(get_worker().state.nthreads)
     except ValueError:
@@ -515,8 +514,8 @@ def threads_of_this_worker() -> int:
 def use_threads_of_this_worker() -> None:
     """Set n_threads to the number of threads of the Dask worker for which this process was started.
 
-    If no worker started this process, for example because the worker is a thread of the client, the
-    setting stays unchanged.
+    If this process was not started for a worker, for example because the worker is a thread in the
+    process of the client, the setting stays unchanged.
     """
     try:
         worker = get_worker()
@@ -527,10 +526,10 @@ def use_threads_of_this_worker() -> None:
 
 
 def smallest_worker(client: Client) -> tuple[float, str]:
-    """Find the worker with the least memory per task; return this memory in bytes and the address.
+    """Find the worker with the least memory per task; return this memory and the worker's address.
 
     Each thread of a worker runs one task at a time. A worker with n threads and the memory limit M
-    therefore has M / (2 n) per task. The result is infinite if no worker has a memory limit.
+    therefore has M / (2 n) bytes per task. The result is infinite if no worker has a memory limit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {

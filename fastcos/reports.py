@@ -1,4 +1,4 @@
-"""The base class of results, and the parts of results for text, notebooks and HTML pages.
+"""The base class of results, and the parts of a result: sections, tables, figures and shares.
 
 A result is a dataclass with the base class ``Record``. The ``verdict`` of a result is one sentence,
 and its ``sections`` contain explanations, tables, single numbers and named figures. Several

@@ -182,8 +182,8 @@ def _next_commands(
 ) -> list[tuple[list[str], str]]:
     """Return a command that searches with the threshold.
 
-    If no threshold reaches the requested false-positive rate, return the commands that find the
-    copies and calibrate without them.
+    If no threshold reaches the requested false-positive rate, return two commands: one finds the
+    items that are copies of other items, and the other one calibrates without these copies.
     """
     columns = options.option_words(args, "vector_column", "id_column", "ids", "names")
     if args.measure != "cosine":

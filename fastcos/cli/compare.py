@@ -291,7 +291,7 @@ def _next_commands(
 
 
 def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
-    """Return the measure of the best candidate, with its parameters, as --measures spells it."""
+    """Return the measure of the best candidate and its parameters, in the syntax of --measures."""
     if isinstance(best.source, str):
         return best.measure
     pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)
@@ -302,7 +302,7 @@ def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
 
 
 def _compare_vectors(args: argparse.Namespace) -> int:
-    """Compare measures for vectors by held-out interactions, by labels and by each file of pairs.
+    """Compare measures for vectors on held-out interactions, on labels and on each file of pairs.
 
     Return 1 if there is a task in which no measure exceeds the chance level, else 0.
     """

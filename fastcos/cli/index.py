@@ -136,7 +136,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, text: str, **counts: int) -> int:
-    """Report the change in a message; with --json, also print its counts as JSON."""
+    """Report a change in a message; with --json, also print the counts as JSON."""
     if args.json:
         print_json({"index": args.index, **counts})
     say(f"{text}; {args.index} now contains {counts['items']:,} items")

@@ -32,8 +32,8 @@ class ModelFolder(NamedTuple):
 
     - `model`: the fitted model.
     - `ids`: the ids of the items of the model.
-    - `typical`: rows (2 k, p) of artificial users. Their embeddings have the same mean and the same
-      second moments as the user embeddings of the training data.
+    - `typical`: rows (2 k, p) of artificial users. The embeddings of these users have the same mean
+      and the same second moments as the user embeddings of the training data.
     - `popularity`: the number of users of each item, or None if the folder does not contain these
       numbers.
     """
@@ -97,11 +97,11 @@ def read_factors(
     """Read the items and users of a model from a model folder or from a file of embeddings.
 
     If ``path`` is a folder, the embeddings are computed with D = I. The user embeddings are then
-    computed from the interactions in the file ``users``; if ``users`` is None, artificial users
-    take their place. ``args`` contains the options of ``options.add_vectors``. The function prints
-    messages about recognised columns and conversions. If keep_biases is true, the embeddings of
-    items and users contain columns for the biases of the model, so that inner products of users and
-    items are the scores of the model.
+    computed from the interactions in the file ``users``; if ``users`` is None, the embeddings of
+    artificial users are returned instead. ``args`` contains the options of ``options.add_vectors``.
+    The function prints messages about recognised columns and conversions. If keep_biases is true,
+    the embeddings of items and users contain columns for the biases of the model, so that inner
+    products of users and items are the scores of the model.
     """
     columns = {name: getattr(args, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):

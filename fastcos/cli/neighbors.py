@@ -125,7 +125,7 @@ def _calibration(
 ) -> tuple["Calibration | None", float | None]:
     """Return the calibration of --calibration, and the lowest score that a neighbour can have.
 
-    The option --fpr or --min-score determines this lowest score.
+    The option --fpr or --min-score determines the lowest score.
     """
     if args.calibration is None:
         if args.fpr is not None:

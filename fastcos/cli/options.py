@@ -31,7 +31,8 @@ _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or 
 # A message lists the names of the columns of a table if it has at most this many columns.
 _MAX_NAMES = 5
 # A warning is printed if the _FEW_CELLS largest cells contribute more than the share _LARGE_SHARE
-# to the sum of squares. If a table has fewer than 1,000 cells, only its largest 1 % count.
+# to the sum of squares. If a table has fewer than 1,000 cells, only the largest 1 % of its cells
+# count.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 RESCALING_SYMBOLS = (
     "Σ holds the singular values of the interactions, S = Σ² / (Σ² + λ), and λ is the strength of "
@@ -93,11 +94,11 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Within the block, errors about a column of a table name the flag of the table.
+    """Within the block, an error about a column of a table mentions the flag of the table.
 
     Some tables, such as the table of --names, have no flags that choose columns. An error about a
-    column of such a table therefore names the flag of the table itself. `name_option` is the flag
-    that chooses the column of names; it is None if the table has no such flag.
+    column of such a table therefore mentions the flag of the table itself. `name_option` is the
+    flag that chooses the column of names; it is None if the table has no such flag.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:
@@ -149,8 +150,8 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read vectors and ids from the columns given by --vector-column and --id-column.
 
-    If `shared` is true, the two options also apply to the file of items. They are therefore ignored
-    if `path` is a .npy file, which has no columns.
+    If `shared` is true, the two options also apply to the file of items. The options are therefore
+    ignored if `path` is a .npy file, which has no columns.
     """
     from fastcos.io import read_vectors
 
@@ -352,7 +353,7 @@ def add_model(
 
 
 def add_rescalings(group: "argparse._ActionsContainer") -> None:
-    """Add --rescaling, for rescalings besides the named ones."""
+    """Add --rescaling A,B, which evaluates a rescaling in addition to the named rescalings."""
     help_ = (
         "also evaluate the rescaling D = S^A Σ^B of the latent dimensions, for the exponents A,B, "
         f"such as 0.25,-0.5 (write --rescaling=-1,0 if A is negative). {RESCALING_SYMBOLS}"

@@ -180,7 +180,7 @@ def _console(**options: Any) -> "Console":
 
 
 def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
-    """Print commands to copy, quoted for a shell, each with the reason to run it."""
+    """Print commands that the user can copy to a shell, each with the reason to run it."""
     from fastcos.reports import printable
 
     if commands:

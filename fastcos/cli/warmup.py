@@ -134,7 +134,7 @@ def compile_now() -> None:
 
 
 def native_jobs() -> dict[str, Callable[[], None]]:
-    """Return the jobs that kernels.build compiles into the libraries of a wheel."""
+    """Return the jobs that compile the kernels for the libraries of a wheel (kernels.build)."""
     compile_now()
     return {name: job for name, job in JOBS.items() if name.partition(" of ")[0] in NATIVE_JOBS}
 

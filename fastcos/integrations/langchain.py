@@ -239,9 +239,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         them. If you change the metadata later, searches with conditions ignore the change.
 
         ``min_score`` limits the result to documents with at least this score. ``min_score`` is a
-        number or a calibration, which stands for its threshold. The threshold of a calibration is a
-        score that a random pair reaches with probability ``fpr``, where ``fpr`` is the argument
-        that was passed to ``calibrate``.
+        number, or a calibration whose threshold is used. The threshold of a calibration is a score
+        that a random pair reaches with probability ``fpr``, where ``fpr`` is the argument that was
+        passed to ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
@@ -412,8 +412,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
 
         An error is raised if the documents were embedded by another model. If ``model`` is not
         None, the store must have been saved with this model name. If ``model`` is None, the
-        function uses the attribute ``model_name`` or ``model`` of the embeddings. If the embeddings
-        have such an attribute, and if a name was saved with the store, the two names must be equal.
+        function uses the attribute ``model_name`` or ``model`` of the embeddings. If this
+        attribute exists, and a name was saved with the store, the two names must be equal.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
         argument is accepted for calls that were written for the FAISS store of LangChain.

@@ -1,4 +1,4 @@
-"""An inverted index of the metadata of documents, from keys and values to positions."""
+"""An inverted index, which maps keys and values of metadata to the positions of documents."""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping

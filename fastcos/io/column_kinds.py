@@ -238,7 +238,11 @@ def _classify_list(values: list[Any]) -> tuple[str, Any]:
 
 
 def _all_numbers(cells: Sequence[Any]) -> Floats | None:
-    """Return the cells as float64 if each is a finite number or the text of one, else None."""
+    """Return the cells as float64 numbers, or None.
+
+    The result is None unless all cells are finite numbers, or all cells are ASCII texts of finite
+    numbers.
+    """
     types = set(map(type, cells))
     if types == {str}:
         joined = "".join(cells)

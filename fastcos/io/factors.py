@@ -166,8 +166,8 @@ def read_factors(
         A file with the ids of the items, in a format that :func:`read_ids` reads. These ids replace
         any ids in ``path``.
     vector_column, id_column : str, optional
-        Columns of the items, as in read_vectors. If ``vector_column`` is passed, no model is
-        recognised, and no column is removed.
+        Columns of the items, as in read_vectors. If ``vector_column`` is passed, the function does
+        not look for the arrays of a model, and does not remove columns of biases or ones.
 
     Raises
     ------
@@ -305,7 +305,7 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
 def common_rows(
     path: PathLike, ids: Array, old_path: PathLike, old_ids: Array
 ) -> tuple[Integers, Integers]:
-    """Return, for the items that occur in both of two files, the row numbers in each file.
+    """Find the items that two files have in common; return their row numbers in each file.
 
     FastcosFormatError is raised if the two files have no id in common, or if they contain no ids
     and have different lengths.

@@ -21,8 +21,9 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
 
     - implicit: ``item_factors`` and ``user_factors``, without the bias columns and the columns of
       ones that BPR and logistic factorisation append;
-    - LightFM: ``item_embeddings`` and ``user_embeddings``, without the biases. Each row belongs to
-      one feature. A feature is an item or a user, unless the model was fitted with other features;
+    - LightFM: ``item_embeddings`` and ``user_embeddings``, without the biases. Each row is the
+      embedding of one feature. A feature is an item or a user, unless the model was fitted with
+      other features;
     - Surprise (SVD, NMF): ``qi`` and ``pu``; Cornac: ``i_factors`` and ``u_factors``, both without
       the biases;
     - scikit-learn (TruncatedSVD, NMF, PCA): the transpose of ``components_``;

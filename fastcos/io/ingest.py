@@ -73,8 +73,8 @@ def ingest_interactions(
         so it may have more rows than ``entries_per_shard``.
     progress : callable, optional
         Called as progress(done, total). While a text file is read, ``done`` and ``total`` count
-        bytes of the file. While the shards are written, ``done`` starts from 0 again, and both
-        numbers count rows.
+        bytes of the file. While the shards are written, ``done`` starts from 0 again, and
+        ``done`` and ``total`` count rows.
 
     Returns
     -------
@@ -124,7 +124,10 @@ def ingest_interactions(
 def _spill(
     table: Table, columns: tuple[str, str, str | None], file: Path
 ) -> tuple[list[list[str]], Integers]:
-    """Write the table rows as records of codes; return the ids, and the number of rows per user."""
+    """Write each row of the table as a record: the codes of its user and item, and its value.
+
+    Return the ids, and the number of rows of each user.
+    """
     user, item, number = columns
     names = (user, item)
     vocabularies = [new_vocabulary() for _ in names]

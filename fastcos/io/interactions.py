@@ -189,7 +189,7 @@ def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
 def merge_cells(
     path: Path, cells: Integers, values: npt.NDArray[np.float64], lines: Integers, duplicates: str
 ) -> tuple[Integers, npt.NDArray[np.float64]]:
-    """Merge the values of equal cells; return the distinct cells, ascending, and their values."""
+    """Merge the values of each cell; return the distinct cells, ascending, and their values."""
     order = np.argsort(cells, kind="stable")
     is_first = np.ones(len(cells), dtype=bool)
     sorted_cells = cells[order]

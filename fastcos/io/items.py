@@ -250,7 +250,7 @@ class Popularity(NamedTuple):
     n_missing : int
         Number of items that are not in the file.
     n_unknown : int
-        Number of rows of the file whose item is not in ``item_ids``.
+        Number of items in the file that are not in ``item_ids``.
     """
 
     values: npt.NDArray[np.float64]
@@ -265,8 +265,8 @@ def read_popularity(
 
     ``column`` and ``item`` are the columns of numbers and of ids; by default, the columns are
     recognised by their names. ``path`` and ``item_ids`` have the same meaning as in
-    :func:`read_labels`, and the same errors are raised. FastcosFormatError is also raised if a
-    number is negative, or if an item occurs in two rows.
+    :func:`read_labels`, and the same errors are raised. FastcosFormatError is also raised if the
+    number of an item in ``item_ids`` is negative, or if such an item occurs in two rows.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -363,7 +363,7 @@ class _Positions:
         self._position_of = {id_: position for position, id_ in enumerate(self.ids.tolist())}
 
     def match(self, path: Path, column: TextColumn) -> tuple[Integers, Integers, int]:
-        """Return rows of known items, their positions, and the number of unknown items."""
+        """Return the row numbers and positions of known items, and the number of unknown items."""
         positions = np.array(
             [self._position_of.get(text, -1) for text in column.texts], dtype=np.int64
         )

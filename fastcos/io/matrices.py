@@ -21,7 +21,7 @@ _SIDE_PER_ENTRY = 64
 
 
 def read_npz_matrix(path: Path) -> sp.csr_array:
-    """Read a sparse matrix from an .npz file, such as scipy.sparse.save_npz writes.
+    """Read a sparse matrix from an .npz file, for example one that scipy.sparse.save_npz wrote.
 
     The layouts csr, csc and coo of save_npz are supported.
     """

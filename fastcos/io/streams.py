@@ -124,7 +124,7 @@ def open_text(
     """Open a text file, and yield a stream of its text as UTF-8 without a byte order mark.
 
     The arguments have the same meaning as in :func:`open_bytes`. Text with a byte order mark of
-    UTF-16 or UTF-32, which spreadsheets write, is converted.
+    UTF-16 or UTF-32 (from a spreadsheet, for example) is converted to UTF-8.
     """
     with open_bytes(path, member, progress) as stream:
         start = stream.peek(4)[:4]

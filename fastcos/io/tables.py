@@ -183,13 +183,13 @@ def _find_delimiter(line: str) -> str:
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table of vectors is a header, which names the columns.
 
-    The first line is not a header if it contains lists. It is a header if one of its texts stands
-    above numbers or lists, if one of its numbers stands above lists, or if it contains no numbers.
-    A first line with the numbers 0, 1, 2, ... is a header, because pandas writes these numbers as
-    names of columns. A first line of whole numbers is also a header if another field is blank or
-    names ids. If every field is filled and none names ids, there are two cases in which the first
-    line is not a header: it contains a fractional, negative or repeated number, or it consists of
-    one whole number other than 0. In all other cases, an error is raised.
+    The first line is not a header if it contains lists. The first line is a header if one of its
+    texts stands above numbers or lists, if one of its numbers stands above lists, or if it contains
+    no numbers. A first line with the numbers 0, 1, 2, ... is a header, because pandas writes these
+    numbers as names of columns. A first line of whole numbers is also a header if another field is
+    blank or names ids. If every field is filled and no field names ids, there are two cases in
+    which the first line is not a header: it contains a fractional, negative or repeated number, or
+    it consists of one whole number other than 0. In all other cases, an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:
@@ -258,7 +258,7 @@ class JsonTable:
             yield lines, [[record.get(name) for _, record in chunk] for name in columns]
 
     def _records(self, progress: Progress | None) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield objects with the numbers of their lines; blank lines are skipped."""
+        """Yield the line number and the JSON object of every line that is not blank."""
         decode = json.JSONDecoder(object_pairs_hook=_object).decode
         with open_text(self.path, self._member, progress) as lines:
             for number, line in enumerate(lines, 1):

@@ -1,7 +1,7 @@
 """The package of compiled loops, whose source is in the folder ``kernels`` beside ``fastcos``.
 
 In a clone, this file makes the folder ``kernels`` importable as ``fastcos.kernels``. A wheel does
-not contain this file, because it contains the folder ``kernels`` as ``fastcos/kernels``.
+not contain this file, because in a wheel the folder ``kernels`` itself is ``fastcos/kernels``.
 """
 
 from pathlib import Path

@@ -2,9 +2,9 @@
 
 Once a process has searched in NumPy for 0.1 s, it starts one compiling process. The compiling
 process writes the compiled code to the code cache, from which every other process can load it. The
-compiling process gets the ``sys.path`` of the process that started it, so that it imports the same
-packages. The working directory is left out of ``sys.path``, so that no file in it is imported by
-accident.
+compiling process gets the ``sys.path`` of its parent process, so that both processes import the
+same packages. The working directory is left out of ``sys.path``, so that no file in it is imported
+by accident.
 """
 
 import contextlib
@@ -50,10 +50,10 @@ LOCK_NAME = "background"
 
 
 class State:
-    """The compiling process, and the reason why no other process can compile the kernels.
+    """The compiling process that this process has started, and the reason for a failure.
 
-    `child` is None while no compiling process is running, and `failure` is "" unless starting a
-    compiling process has failed or the compiling process has failed.
+    `child` is None while no compiling process is running, and `failure` is "" unless a
+    compiling process could not be started or has failed.
     """
 
     def __init__(self) -> None:

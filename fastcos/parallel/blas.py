@@ -36,10 +36,10 @@ def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
     Before the process forks, the forking thread waits until it holds the BLAS locks. While a thread
-    holds a BLAS lock, it must call only NumPy and SciPy. It must not call any function that may
-    compile a kernel. Before a fork, the forking thread first takes the locks that a thread needs to
-    compile a kernel, and then waits for the BLAS locks. If a thread that holds a BLAS lock tried to
-    compile during a fork, this thread and the forking thread would wait for each other.
+    holds a BLAS lock, it must call only NumPy and SciPy. The thread must not call any function that
+    may compile a kernel. Before a fork, the forking thread first takes the locks that a thread
+    needs to compile a kernel, and then waits for the BLAS locks. If a thread that holds a BLAS lock
+    tried to compile during a fork, this thread and the forking thread would wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -89,9 +89,9 @@ def one_blas_thread() -> Iterator[None]:
     sets the number of threads of the whole process in builds without OpenMP. Another thread of the
     program may change the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
-    end of the ``with`` block would undo this change. Or the other thread might save the number 1 as
-    the current number of BLAS threads during the ``with`` block, and restore this number after the
-    block, so that BLAS would stay limited to one thread. Therefore BLAS is limited only if all
+    end of the ``with`` block would undo this change. Another thread might also save the number of
+    BLAS threads during the ``with`` block, when the number is 1, and restore this number after
+    the block, so that BLAS would stay limited to one thread. Therefore BLAS is limited only if all
     other threads of the process are daemons; a worker of a ``ThreadPoolExecutor``, for example, is
     not a daemon. Daemon threads are ignored, because they seldom call BLAS. Examples of daemon
     threads are the threads of our pool, the threads that draw progress bars, and the threads of a

@@ -123,7 +123,7 @@ def as_stored(name: str, X: Any) -> Any:
 def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
     """Return whether `rows` and `source` may share memory.
 
-    If they share memory, changing `source` changes `rows`.
+    If `rows` and `source` share memory, changing `source` changes `rows`.
     """
     if isinstance(source, (list, tuple)):
         return False
@@ -159,8 +159,8 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
     """Return the rows [lo, hi) of X, validated and in memory.
 
     Mapped rows are copied, and their pages are then released. Meanwhile, the operating system reads
-    the next hi - lo rows of the file into its cache. Narrow rows are converted to float32. Rows
-    that are neither mapped nor narrow have already been validated, and are in memory.
+    the next hi - lo rows of the file into the page cache. Narrow rows are converted to float32.
+    Rows that are neither mapped nor narrow have already been validated, and are in memory.
     """
     if not is_read_in_blocks(X):
         return X[lo:hi]
@@ -199,7 +199,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy the requested rows at the positions `order[lo:hi]`; their row numbers ascend."""
+        """Copy rows of X to `rows[order[lo:hi]]`, in ascending order of their row numbers."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]
@@ -229,7 +229,7 @@ def release(X: npt.NDArray[Any]) -> None:
 
 
 def read_ahead(X: npt.NDArray[Any]) -> None:
-    """Ask the operating system to read the pages of a map into its cache in the background."""
+    """Ask the operating system to read a map into the page cache in the background."""
     _advise(X, "MADV_WILLNEED")
 
 
@@ -254,7 +254,7 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 
 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return a description of X, by which a later run checks that its rows are the same.
+    """Return a description of X, from which a later run can tell whether X has changed.
 
     If X is a memory map, the function returns the shape and the type of X, the place of X in its
     file, and the path, the size and the modification time of the file. If X is an array in memory,

@@ -4,9 +4,9 @@ Compiling the search kernels takes about half a minute of processor time, once p
 the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, while
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
-kernels itself. The usual solution of the ski-rental problem is to switch as soon as the delay has
-cost as much as the switch. If a process first searches in NumPy and then compiles, its searches
-take at most about twice as long as with the better of two other plans: to compile at the start, and
+kernels itself. This is the usual strategy in the ski-rental problem: rent until the rent adds up to
+the price, and then buy. If a process first searches in NumPy and then compiles, its searches take
+at most about twice as long as with the better of two other plans: to compile at the start, and
 never to compile.
 
 The kernels read rows of every number type (``kernels.records.Rows``), so they are compiled once and
@@ -101,8 +101,8 @@ def _is_marked() -> bool:
         return True
     names = {name for name, _ in native.TIERS.values()}
     marked = {name for name in names if code_cache.is_marked(_mark(name), _SEARCH_KERNELS)}
-    # Only LLVM can tell to which tiers this CPU belongs. LLVM is imported only if the cache is
-    # marked for some tier, because its import takes 0.4 s.
+    # Only LLVM can tell to which tiers this CPU belongs. Importing LLVM takes 0.4 s, so LLVM is
+    # imported only if the cache is marked for some tier.
     return bool(marked) and any(native.TIERS[tier][0] in marked for tier in cpu.supported_tiers())
 
 

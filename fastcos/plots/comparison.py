@@ -207,7 +207,7 @@ class SimilarityMapsDisplay(NotebookFigure):
 
 
 def _bracket(first: "Axes", last: "Axes") -> None:
-    """Draw a bracket above the panels of one model, from the first to the last."""
+    """Draw a bracket above the panels of one model, from the first panel to the last panel."""
     from matplotlib.patches import ConnectionPatch
 
     style: Any = {"color": COLOURS[0], "linewidth": 1.5, "clip_on": False}
@@ -273,8 +273,8 @@ class ExponentGridDisplay(Display):
     Attributes
     ----------
     auc : ndarray
-        Pairwise AUC under D = S^a Σ^b. Each row of the array belongs to one value of a, and each
-        column belongs to one value of b.
+        Pairwise AUC under D = S^a Σ^b. Each row of the array corresponds to one value of a, and
+        each column corresponds to one value of b.
     shrinkage, spectrum : list of float
         The values of the exponents a and b.
 
@@ -336,7 +336,8 @@ class LeaderboardDisplay(Display):
     ----------
     rows : list of LeaderboardRow
         The best row of each measure, and the row of the baseline, in descending order of the score.
-        If there are more than 40 measures, only the 40 with the best rows are shown.
+        If there are more than 40 measures, the figure shows the 40 measures with the highest
+        scores, and the baseline.
     leaderboard : Leaderboard
 
     Examples

@@ -44,8 +44,9 @@ class RobustnessDisplay(Display):
     """The robustness curve: bounds on the share of neighbours that survive rescalings.
 
     The bounds are drawn against the condition number of the rescalings. The share of neighbours
-    that survive every rescaling lies in the shaded band. The share that survives one particular
-    rescaling may be larger. A vertical line marks the condition number to which the verdict refers.
+    that survive every rescaling lies in the shaded band. One particular rescaling may preserve
+    more neighbours than the band shows. A vertical line marks the condition number to which the
+    verdict refers.
 
     Examples
     --------

@@ -48,7 +48,8 @@ _STYLE: Any = {
 def figure_style(**changes: Any) -> Iterator[None]:
     """Use the figure style of fastcos within the ``with`` block.
 
-    changes: further rc parameters of matplotlib. In their names, write "_" instead of ".".
+    changes: further rc parameters of matplotlib. In the name of a parameter, write
+    "_" instead of ".".
     """
     from matplotlib import rc_context
 

@@ -107,8 +107,9 @@ class PreparedSearches:
         rankings = []
         for launch, part in zip(launches, self._parts, strict=True):
             if launch.packed is not part.segment.packed:
-                # A projection has been added to the part, and its packed rows have been replaced.
-                # The stored launches still refer to the old packed rows, so they are deleted.
+                # A projection has been added to the part, and the packed rows of the part have been
+                # replaced. The stored launches still refer to the old packed rows, so they are
+                # deleted.
                 self._launches.clear()
                 return self.search(queries, k, n_threads, allowed)
             ranking = launch.run(query_rows)

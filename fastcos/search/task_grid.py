@@ -164,9 +164,10 @@ def plan_query_blocks(
     so that blocks can be larger. ``may_share`` says whether the rows may be divided. ValueError is
     raised if the buffers of one query exceed the working memory.
     """
-    # The bytes that ``tile_top_k.search_block`` allocates for each panel of 32 queries, even if it
-    # is only partly filled, and for each query. The remaining buffers of ``search_block`` take less
-    # memory in total than the buffers of two queries.
+    # For each panel of 32 queries, even if the panel is only partly filled, the function
+    # ``tile_top_k.search_block`` allocates ``per_panel`` bytes. For each query, it allocates
+    # ``small`` or ``large`` bytes. Its remaining buffers take less memory in total than the buffers
+    # of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)

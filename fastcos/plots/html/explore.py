@@ -204,7 +204,7 @@ def figure_page(
 
 
 def _named_of_the_paper() -> list[dict[str, Any]]:
-    """Return the named D and the solution of Eq. 2, in the order in which the page shows them."""
+    """Return the named rescalings and the solution of Eq. 2, in the order of the page."""
     forms: dict[str, dict[str, Any]] = {
         named.name: {
             "formula": named.rescaling.formula,
@@ -221,7 +221,7 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
     """Return the data for one λ.
 
     The data are ln S and ln Σ of Eq. 1, and the weights of Eq. 2. For each rank, the data also
-    contain the exponents of a rescaling D, which makes the model of Eq. 1 as similar as possible to
+    contain the exponents of the rescaling D that makes the model of Eq. 1 as similar as possible to
     the solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
@@ -296,7 +296,8 @@ def items_page(
     name : str
         A name for the set of items, such as a file name.
     condition : float
-        The condition number κ when the page opens; certificates refer to rescalings up to κ.
+        The condition number κ when the page opens. Certificates refer to all rescalings with
+        condition numbers of at most κ.
     provenance : mapping, optional
         Parameters, versions and machine, which are printed at the foot of the page.
 

@@ -33,9 +33,9 @@ def leaderboard_page(
     Parameters
     ----------
     leaderboard : Leaderboard
-        The leaderboard of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, called with
-        ``n_examples``. The page shows the best 200 candidates of the leaderboard, the baseline and
-        the recommended candidate.
+        A leaderboard from a call to :func:`fastcos.compare` or :func:`fastcos.compare_vectors` with
+        ``n_examples``. The page shows the baseline, the recommended candidate, and the 200 best
+        candidates of the leaderboard.
     names, labels, name, provenance
         As in :func:`fastcos.plots.html.items_page`.
     sections : sequence of Section

@@ -45,7 +45,7 @@ def audit_page(
     diff : ModelDiff, optional
         The result of :func:`fastcos.auditing.diff_models`, which the page shows before the report.
     calibration : Calibration, optional
-        The result of :func:`fastcos.calibrate`. The page shows its table of thresholds.
+        The result of :func:`fastcos.calibrate`. The page shows the thresholds of this calibration.
     provenance : mapping, optional
         Parameters, versions and machine, which are printed at the foot of the page.
 
@@ -133,8 +133,8 @@ def _page(
 ) -> str:
     """Return a page with a head, a figure, the advice and folded sections.
 
-    The figure is the first figure in the sections. Its caption is the first sentence of the section
-    from which it comes.
+    The figure is the first figure in the sections. The caption of the figure is the first sentence
+    of its section.
     """
     parts, figure, caption = list(sections), None, ""
     number = next((i for i, section in enumerate(parts) if section.figures), None)
