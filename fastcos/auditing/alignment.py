@@ -171,8 +171,8 @@ def align(
     unchanged, stored vectors of the old model remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
-    of the items. Omit the users if the scale of the dimensions is not arbitrary. The scale is not
-    arbitrary, for example, in vectors that ``QueryMetric.transform`` returns, and in models that
+    of the items. Omit the users if the scale of the dimensions is not arbitrary. For example,
+    the scale is not arbitrary in vectors that ``QueryMetric.transform`` returns, or in models that
     were trained on the cosine.
 
     Alignment makes the vectors of two versions comparable. The rotation does not make the neighbour
@@ -392,7 +392,7 @@ def _is_balanced(users: Floats, items: Floats) -> bool:
 
 
 def _pad(rows: Floats, width: int) -> Floats:
-    """Return the rows with zero columns appended, so that there are ``width`` columns."""
+    """Return the rows, padded with zeros to ``width`` columns."""
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 

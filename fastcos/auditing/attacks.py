@@ -73,8 +73,8 @@ def vertex_attack(
     Parameters
     ----------
     items, k, condition, rows, n_threads, working_memory, progress
-        As in :func:`fastcos.certified_neighbors`. The array ``rescaling`` of the result takes 8 k d
-        bytes per row, where d is the number of dimensions.
+        As in :func:`fastcos.certified_neighbors`. The array ``rescaling`` of the result takes
+        ``8 * k * d`` bytes per row, where d is the number of dimensions.
 
     Returns
     -------

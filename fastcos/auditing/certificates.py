@@ -79,7 +79,8 @@ def certified_neighbors(
     The radius of a neighbour is a condition number: no map of the family with a lower condition
     number removes the neighbour from the k nearest items. The smallest condition number at which a
     map removes the neighbour may be larger than the radius. For the family "rescaling", the
-    function tests a list of condition numbers whose logarithms grow in steps of 1 %.
+    function tests a list of condition numbers, in which each logarithm is about 1 % larger than the
+    logarithm before it.
 
     Parameters
     ----------
@@ -118,14 +119,15 @@ def certified_neighbors(
 
     Notes
     -----
-    A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
-    most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
-    of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
-    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function tests
-    every item m that is not one of the k nearest: can any rescaling make item m nearer to item i
-    than neighbour j is? For one fixed ratio between the norms of items j and m, the test is a
-    linear programme. The function solves these linear programmes for the 4,096 items m that are
-    nearest to item i. For items m that are farther from item i, the function uses the bound 2 ln κ.
+    A linear map with the condition number κ changes Fisher's z of a cosine, z = artanh(cosine), by
+    at most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let
+    z_i(k+1) be Fisher's z of the cosine of item i and its (k + 1)-th nearest item. Neighbour j
+    stays among the k nearest items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For
+    rescalings, the function tests every item m that is not one of the k nearest: can any rescaling
+    make item m nearer to item i than neighbour j is? For one fixed ratio between the norms of items
+    j and m, the test is a linear programme. The function solves these linear programmes for the
+    4,096 items m that are nearest to item i. For all other items m, the function uses the bound 2
+    ln κ.
 
     Examples
     --------

@@ -176,7 +176,7 @@ def audit(
     An audit runs one search (``top_k``) for the neighbours of all items, and uses samples of the
     items for the parts that take longer:
 
-    - For rescalings, certificates and attacks are computed for 48 items.
+    - Certificates and attacks under rescalings are computed for 48 items.
     - The neighbours of 500 items are compared with the neighbours of the same items in each
       variant. A variant is another parametrisation of the model, or a similarity that does not
       depend on D.
@@ -187,7 +187,7 @@ def audit(
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
     into ``working_memory``; the report is the same as for arrays in memory. In addition to the
-    blocks of rows, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a
+    blocks of rows, an audit takes about ``30 * (k + 1)`` bytes of memory per item. An audit reads a
     memory-mapped file about 20 times.
 
     The rescalings are those of Steck, Ekanadham and Kallus, arXiv:2403.05440. The certificates are
@@ -292,7 +292,7 @@ class _ModelContext(NamedTuple):
 def _as_model_context(
     sample: ItemRows, users: Any, popularity: Any, activity: Any, noise: Any
 ) -> _ModelContext:
-    """Validate the optional arguments of an audit that describe users and interactions."""
+    """Validate the optional arguments: users, counts of interactions, and gradient noise."""
     p = len(sample.items)
     if users is not None:
         users = memmap.as_mapped_rows("users", users)

@@ -130,7 +130,7 @@ def search_rescalings(
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Return whether some pair of items has equal labels, and some pair has different labels."""
+    """Return whether pairs with equal labels and pairs with different labels both occur."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 

@@ -94,9 +94,9 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
     """Yield the sampled rows and their lists in parts whose items fit in memory.
 
     Each part is a tuple of three entries: a slice of the sampled rows, the items that occur among
-    these rows or in their neighbour lists, and these neighbour lists. The entries of the lists are
-    row numbers within the items of the part. If all items fit in memory, the function yields all
-    rows as a single part, without renumbering the entries of the lists.
+    these rows or in their neighbour lists, and these neighbour lists. Each entry of the lists
+    is the position of an item among the items of the part. If all items fit in memory, the function
+    yields all rows as a single part, without renumbering the entries of the lists.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists
@@ -110,7 +110,7 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
     """Copy the sampled items and the listed items to memory; return the copy and the lists.
 
-    The entries of the returned lists are row numbers within the copied items.
+    Each entry of the returned lists is the position of an item among the copied items.
     """
     edges = np.column_stack([sample.rows, lists])
     gathered_rows, numbers = np.unique(edges, return_inverse=True)

@@ -348,7 +348,7 @@ class Audit(Record):
         return f"{premise} {self._origin()}".rstrip()
 
     def _contradiction(self) -> str:
-        """Return the explanation of Gram matrices that differ despite weight decay.
+        """Return sentences that explain why the Gram matrices differ despite weight decay.
 
         After converged training with weight decay on users and items, the Gram matrices of users
         and items are equal.

@@ -25,12 +25,13 @@ def robustness_curve(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[RobustnessPoint, ...]:
-    """Return a point of the robustness curve for ``condition`` and for each number in CONDITIONS.
+    """Return the points of the robustness curve, in ascending order of the condition number.
 
-    ``sample`` contains all items, and the row numbers of the sampled items. Only the edges of the
-    sampled items are certified and attacked under rescalings. ``linear`` (p, k) contains the
-    certified radii of the edges of all items under linear maps. ``generator`` draws everything that
-    is random: the samples and the starting points of the map search, and the random rescalings.
+    There is one point for each number in CONDITIONS, and one for ``condition``. ``sample`` contains
+    all items, and the row numbers of the sampled items. Only the edges of the sampled items are
+    certified and attacked under rescalings. ``linear`` (p, k) contains the certified radii of the
+    edges of all items under linear maps. ``generator`` draws everything that is random: the samples
+    and the starting points of the map search, and the random rescalings.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a

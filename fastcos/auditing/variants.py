@@ -142,8 +142,8 @@ def invariant_baselines(
 
     Whitening needs only the moments of the items; the query metric needs the users. If
     ``is_ranking`` is true, the mean of the items is subtracted before the query metric is applied.
-    After the mean has been subtracted, adding the same vector to all items does not change the
-    cosines of the query metric (Theorem 10 of docs/explanation/theorems.md).
+    With this subtraction, the cosines of the query metric do not change if the same vector is added
+    to all items (Theorem 10 of docs/explanation/theorems.md).
     """
     if users is not None:
         metric = metric_factor(users)
@@ -166,7 +166,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the parametrisation that the audited items already have, or None.
 
     If the items match several parametrisations, the function returns the nearest one. The nearest
-    parametrisation is the one to which the items are mapped with the lowest condition number. The
+    parametrisation is the one whose map from the audited items has the lowest condition number. The
     condition number of a map bounds the change of every cosine (Theorem 3 of
     docs/explanation/theorems.md).
     """

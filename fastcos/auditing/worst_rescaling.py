@@ -144,10 +144,10 @@ def worst_rescaling(
     time to its other value, and undoes the flip if fewer neighbours are removed than before the
     flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
     three random weights, and continues. In a starting point, each weight has one of two values. The
-    first starting points follow from the gradient of a smoothed number of removed neighbours; the
-    remaining starting points are random. To find a linear map, the search computes a gradient with
-    respect to the metric GG' of the previous map G, and uses the eigenvectors of this gradient as
-    its basis.
+    first starting points are computed from the gradient of a smoothed count of removed neighbours;
+    the remaining starting points are random. To find a linear map, the search computes a gradient
+    with respect to the metric GG' of the previous map G, and uses the eigenvectors of this gradient
+    as its basis.
 
     If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
     for all items. If there are more than 1,000 items, the search uses a sample of at most 500

@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
       the trivial answer.
     - `evidence`: the evidence in words, such as "the lead is 0.1 [0.0, 0.2]".
     - `baseline`: the trivial answer in words, such as "by chance".
-    - `scope`: a word that distinguishes this test from other tests, such as "locally".
+    - `scope`: a word, such as "locally", that distinguishes this test from other tests.
     """
 
     score: str
@@ -63,16 +63,17 @@ class Evaluation:
     - `score`, `estimate`: the name of the score that ranks the candidates, and the function that
       estimates this score.
     - `failure`: the first words of the conclusion if no test is significant.
-    - `chance`: a function that estimates the score of a trivial answer. A candidate is recommended
-      only if the best candidate scores higher than the trivial answer. If the task itself has
-      tested the candidates, `chance` is None, and `outcomes` contains the test results.
+    - `chance`: a function that estimates the score of a trivial answer. No candidate is
+      recommended unless the best candidate scores significantly higher than the trivial answer. If
+      the task itself has tested the candidates, `chance` is None, and `outcomes` contains the test
+      results.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
-    - `trivial_scores`: functions that estimate further scores of the trivial answer; the keys are
-      the names of the scores.
+    - `trivial_scores`: further scores of the trivial answer, as a dict from the name of a score to
+      the function that estimates it.
     - `outcomes`: the results of the tests that the task has already performed.
-    - `other_scores`: functions that estimate further scores of the candidates; the keys are the
-      names of the scores.
+    - `other_scores`: further scores of the candidates, as a dict from the name of a score to the
+      function that estimates it.
     - `success`: the first words of the sentence that lists the test results.
     - `few`: if there are fewer units than this number, the conclusion contains a warning.
     """

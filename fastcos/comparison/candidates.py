@@ -233,7 +233,7 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, starting with the cosine, and the measures that are left out.
+    """Return the list of candidates, with the cosine first, and the measures that are left out.
 
     If `measures` is a list, the measures in the list are compared. The function raises an error if
     the embeddings lack the data that a measure in the list requires. If `measures` is None, all
@@ -308,7 +308,7 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return the candidate whose evaluation also counts for `candidate`.
+    """Return the equivalent candidate that is evaluated in place of `candidate`.
 
     Both candidates rank the items in the same order, so only one of them is evaluated. If no other
     candidate is equivalent, the result is `candidate` itself.

@@ -68,7 +68,7 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
-    """Return the rank of each score among the scores of pairs of different items, from 0 to 255.
+    """Return, for each score, its rank (0 to 255) among the scores of pairs of different items.
 
     Equal scores have equal ranks. The entries of the diagonal, where an item is compared with
     itself, are 255.

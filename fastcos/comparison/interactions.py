@@ -99,11 +99,12 @@ def compare(
     label have higher scores than other pairs (AUC). Further tests examine each label separately.
 
     Without labels, the task is to predict a fifth of the interactions of each user from the user's
-    other interactions; up to 5,000 users are evaluated. For a measure of items, each seen item of a
-    user votes for its 20 nearest items, with weight 1 / log2(1 + rank). For ``user_item_dot`` and
-    ``user_item_cosine``, the items with the highest scores are recommended without votes. For
-    ``project_back_users``, the 20 nearest users vote for the items that they have seen. The best
-    measure must score higher than a recommendation of the most popular items to all users.
+    other interactions; up to 5,000 users are evaluated. For a measure of items, each item that a
+    user has seen votes for its 20 nearest items, with weight 1 / log2(1 + rank). For
+    ``user_item_dot`` and ``user_item_cosine``, the items with the highest scores are recommended
+    without votes. For ``project_back_users``, the 20 nearest users vote for the items that they
+    have seen. The best measure must score higher than a recommendation of the most popular items to
+    all users.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
@@ -145,7 +146,7 @@ def compare(
         "default" stands for twelve measures, no two of which rank the items in the same way; each
         of them takes O(queries p k) time. If you omit ``measures`` or pass "default", the
         leaderboard also contains the cosine and the correlation of the columns of X, which need no
-        model. These two measures are left out if 32 n p bytes do not fit into the setting
+        model. These two measures are left out if ``32 * n * p`` bytes do not fit into the setting
         ``working_memory``. A measure that requires further data must be passed as an object, such
         as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
@@ -153,9 +154,9 @@ def compare(
     n_sampled : int, optional
         Number of items that are sampled at random to score the rescalings. With labels, the
         measures are scored by ranking ``5 * n_sampled`` labelled items. Without labels, the
-        measures are scored on at least 500 users. If the first 500 users together have seen fewer
-        than about ``5 * n_sampled`` items, more users are drawn, up to 5,000. By default, no items
-        are sampled: all items are used.
+        measures are scored on at least 500 users, or on all users if there are fewer. If the first
+        500 users together have seen fewer than about ``5 * n_sampled`` items, more users are drawn,
+        up to 5,000. By default, no items are sampled: all items are used.
     n_examples : int, default 0
         Number of popular items that serve as examples. The leaderboard stores the neighbours of the
         examples under every candidate, so that :func:`fastcos.plots.html.leaderboard_page` can show
@@ -373,7 +374,7 @@ def _candidates(
     with_users: bool,
     with_columns: bool,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, starting with the cosine, and the measures that are left out.
+    """Return the list of candidates, with the cosine first, and the measures that are left out.
 
     Every measure is a candidate under the first rescaling and under each further rescaling that may
     change its scores. Each of these candidates is repeated after every preprocessing. If

@@ -39,9 +39,9 @@ class LeaderboardRow(NamedTuple):
     score : BootstrapInterval
         The score by which the candidates are ranked, computed from all units.
     gain : BootstrapInterval
-        The score of the candidate minus the score of the baseline. The interval comes from the
-        differences of the two scores on the same bootstrap samples. The gain of the baseline itself
-        is 0.
+        The score of the candidate minus the score of the baseline. The interval is computed
+        from the differences between the two scores on the same bootstrap samples. The gain of the
+        baseline itself is 0.
     other_scores : dict of str to float
         Further scores, by name.
     """
@@ -80,8 +80,8 @@ class Leaderboard(Record):
         Name of the score.
     rows : list of LeaderboardRow
         One row per candidate. If the task is to predict held-out interactions, an additional row
-        contains the scores of recommending the most popular items to all users. This additional row
-        is not a candidate.
+        contains the scores that result from recommending the most popular items to all users. This
+        additional row is not a candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float

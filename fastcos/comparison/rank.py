@@ -89,8 +89,8 @@ def choose_rank(
     regularization : float, optional
         The regularisation strength λ of Eq. 1, which is the same for all ranks. Default: the square
         of the tenth singular value, which is also the default of :func:`fastcos.compare` for a
-        model of rank 50. If the largest rank k is below 10, singular value number k replaces the
-        tenth.
+        model of rank 50. If the largest rank k is below 10, the k-th singular value is used instead
+        of the tenth.
     random_state : int, default 0
         Seed for drawing the held-out interactions and the random users, and for the solver.
 

@@ -66,7 +66,7 @@ def score_rescalings(
 
 
 class RescalingEvaluator:
-    """Scores rescaled item embeddings by comparing them with labels and with neighbour lists."""
+    """Evaluates rescaled item embeddings: compares them with labels and with neighbour lists."""
 
     def __init__(
         self,

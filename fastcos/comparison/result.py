@@ -70,7 +70,7 @@ class RescalingScores(Record):
     jaccard_at_10 : float
         Jaccard index of two sets: the ten nearest neighbours of an item under the rescaling, and
         its ten nearest neighbours under D = I. The value is the mean over items. If Eq. 1 is not
-        compared, the neighbours in the solution of Eq. 2 replace the neighbours under D = I.
+        compared, the second set contains the nearest neighbours in the solution of Eq. 2.
     jaccard_error : float or None
         Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int
@@ -148,8 +148,8 @@ class Comparison(Record):
         Indices of the items that were sampled to score the rescalings, or None if all items were
         used.
     labels : ndarray (p,), int64, or None
-        Label code of each item. Codes number the labels in sorted order, from 0; an item without a
-        label has the code -1.
+        Label code of each item: the position of its label among the sorted labels, counted from 0;
+        -1 for an item without a label.
     label_names : list of str
         The names of the labels, indexed by label code.
     popularity : ndarray (p,), int64

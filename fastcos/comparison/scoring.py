@@ -66,7 +66,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Yield precomputed arrays for each piece of up to `step` items, with the number of items."""
+    """Yield, for each piece of up to `step` items, the precomputed arrays and the item count."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

@@ -47,15 +47,16 @@ def compare_vectors(
 
     With ``labels``, the task is to find rows with the same label, as in :func:`fastcos.compare`.
     With ``pairs``, the task is to agree with people's ratings of pairs. The score is Spearman's
-    correlation between the values of a measure and the ratings. A measure is recommended only if
+    correlation between the values of a measure and the ratings. No measure is recommended unless
     Spearman's correlation of the best measure is significantly above 0. With ``held_out``, the task
     is to predict interactions that the model has not seen, as in :func:`fastcos.compare` without
-    labels. A measure is recommended only if the best measure scores higher than recommending the
-    most popular items. With ``held_out``, you can judge both the recommendations of a model and its
-    similar items. The model may be, for example, an ALS or BPR model of the library ``implicit``.
-    The measure ``user_item_dot`` recommends the items with the highest scores that the model
-    predicts. For a measure of items, each seen item of a user votes for similar items. The lead of
-    the best measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
+    labels. No measure is recommended unless the best measure scores significantly higher than a
+    recommendation of the most popular items. With ``held_out``, you can judge both the
+    recommendations of a model and the neighbour lists of its items. The model may be, for example,
+    an ALS or BPR model of the library ``implicit``. The measure ``user_item_dot`` recommends the
+    items with the highest scores that the model predicts. For a measure of items, each item that a
+    user has seen votes for similar items. The lead of the best measure over the cosine is
+    cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
@@ -78,8 +79,9 @@ def compare_vectors(
         The array ``pairs`` (m, 2) contains the row numbers of m pairs. The array ``ratings`` (m,)
         contains one rating per pair; more similar pairs have larger ratings.
     held_out : sparse matrix or array_like (n, p), optional
-        Interactions of n users with p items that were not used to train the model. Every non-zero
-        marks an item to predict, whatever its value is. At most 5,000 users are evaluated.
+        Interactions of n users with p items; the model was not trained on these interactions. Every
+        non-zero entry marks an item to predict; the value of the entry does not matter. At most
+        5,000 users are evaluated.
     interactions : sparse matrix or array_like (n, p), optional
         The items that each user had seen before the held-out interactions; required with
         ``held_out``. A user's earlier items vote for similar items, and are never recommended to
@@ -223,7 +225,7 @@ class _Question(NamedTuple):
 def _held_out_question(
     interactions: Any, held_out: Any, n_items: int, users: Any, task_random: np.random.Generator
 ) -> _Question:
-    """Return the task to predict held-out interactions of each user."""
+    """Return the task of predicting held-out interactions of each user."""
     training_X, held_out_X = _as_held_out(interactions, held_out, n_items, users)
     counts = np.bincount(training_X.indices, minlength=n_items).astype(np.int64)
     task = HeldOutTask(training_X, held_out_X, task_random)
@@ -241,7 +243,10 @@ def _label_question(
 
 
 def _pair_question(pairs: Any, n_items: int) -> _Question:
-    """Return the task to predict ratings of pairs; examples are the rows in the most pairs."""
+    """Return the task of predicting ratings of pairs.
+
+    The examples are the rows that occur in the most pairs.
+    """
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")

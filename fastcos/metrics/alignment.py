@@ -363,11 +363,11 @@ class Trustworthiness(NamedTuple):
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1. It is lower if items have neighbours in the embedding that are not their
-        neighbours in the original.
+        Score from 0 to 1. Items that are neighbours in the embedding, but not in the original,
+        reduce the score.
     continuity : float
-        Score from 0 to 1. It is lower if items have neighbours in the original that are not their
-        neighbours in the embedding.
+        Score from 0 to 1. Items that are neighbours in the original, but not in the embedding,
+        reduce the score.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """

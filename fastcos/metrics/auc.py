@@ -89,8 +89,8 @@ def pair_auc(
     items : array_like (p, k), float32 or float64
         One row per item.
     labels : array_like (p,), int or str
-        The cluster of every item. The non-zero rows must have at least two different labels, one of
-        them on several rows.
+        The cluster of every item. The non-zero rows must have at least two different labels, and at
+        least two of these rows must have the same label.
     exact : bool, optional
         Whether to sort the cosines instead of counting them in bins. If the cosines are sorted, the
         cosines and a copy of them must fit into the setting ``working_memory``. Default: True if
@@ -204,7 +204,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (begin, stop) of strips; each range has enough work for about `parts` tasks."""
+    """Yield ranges (begin, stop) of strips; `parts` tasks share the strips of each range."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):

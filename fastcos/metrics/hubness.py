@@ -1,4 +1,4 @@
-"""Hubness and popularity bias: whether neighbour lists contain few items or popular items."""
+"""Hubness and popularity bias: whether a few items, or popular items, fill the neighbour lists."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ _ROUNDING = 1e-13
 
 
 class Hubness(NamedTuple):
-    """The distribution over items of N_k, the number of neighbour lists that contain an item.
+    """The distribution of N_k over the items; N_k is the number of lists that contain an item.
 
     Attributes
     ----------

@@ -172,10 +172,10 @@ class ClassTest(Record):
     p : float
         p-value, corrected for the number of labels. The deviation of a label is (v - μ) / σ, where
         v is the precision of the label, and μ and σ are the mean and the standard deviation of its
-        precision over the permutations. The true labels also count as a permutation. A permutation
-        has one deviation for each label. The p-value is the share of permutations in which the
-        largest of these deviations is at least as large as the deviation of this label under the
-        true labels.
+        precision over the permutations. The true labels also count as a permutation. Each
+        permutation yields one deviation per label. The p-value is the share of permutations in
+        which the largest of these deviations is at least as large as the deviation of this label
+        under the true labels.
     """
 
     label: str
@@ -260,8 +260,8 @@ def permute_labels(
 
     Let v be the value of a similarity, and let μ and σ be the mean and the standard deviation of
     the similarity's values over the permutations. The deviation of v is (v - μ) / σ. The similarity
-    with the largest deviation for the true labels is the best one. A permutation has one deviation
-    for each similarity or, in the test of single labels, one for each similarity and each label.
+    with the largest deviation for the true labels is the best one. Each permutation yields one
+    deviation per similarity or, in the test of single labels, one per similarity and label.
     The p-value of an observed deviation is the share of permutations whose largest deviation is at
     least as large as the observed one.
     """

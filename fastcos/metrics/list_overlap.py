@@ -159,7 +159,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries, and the position in list b of each item of list a.
+    """Yield slices of queries and, for each slice, the positions in list b of the items of list a.
 
     The position of an item that list b does not contain is -1.
     """

@@ -130,7 +130,7 @@ def neighbor_purity(
 
 
 def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
-    """Return the code of each query label; the codes number the distinct labels of the items."""
+    """Return, for each query label, its position among the sorted distinct labels of the items."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
     if item_labels.dtype.kind == "O":

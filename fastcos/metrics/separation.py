@@ -159,7 +159,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Compute the silhouettes (n,) of rows from sums of their cosines with the rows of clusters.
+    """Return the silhouettes (n,) of the rows, computed from sums of cosines.
 
     Entry (i, c) of `sums` (n, C) is the sum of the cosines of row i with the rows of cluster c. The
     array `sums` is overwritten.

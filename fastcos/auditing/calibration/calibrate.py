@@ -88,15 +88,16 @@ def calibrate(
     -------
     Calibration
         The distribution of the scores. A Calibration has methods such as ``threshold(fpr)``,
-        ``p_value(scores)``, ``expected_false``, ``false_discovery_rate``, and methods that return
+        ``p_value(scores)``, ``expected_false`` and ``false_discovery_rate``. Other methods return
         intervals.
 
     Raises
     ------
     ValueError
         An array contains NaN or infinity; queries and items have different widths; ``fpr``,
-        ``sample``, ``condition`` or ``random_state`` is out of range; or there are fewer than two
-        non-zero items (if ``queries`` is passed: no non-zero item).
+        ``sample``, ``condition`` or ``random_state`` is out of range; or too many rows are
+        zero: at least two items must be non-zero or, if ``queries`` is passed, at least one item
+        and one query.
 
     Examples
     --------

@@ -169,7 +169,8 @@ class PairDistribution(Record):
         too. Calibrate with unrelated pairs, for example with queries to which no item is relevant.
         Related pairs in the calibration count as random pairs, and thus increase the p-values.
 
-        Source: Benjamini and Hochberg 1995, computed by ``scipy.stats.false_discovery_control``.
+        Source: Benjamini and Hochberg 1995. The function calls
+        ``scipy.stats.false_discovery_control``.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Reading and writing of calibrations as JSON documents that explain their own fields."""
+"""Functions that read and write calibrations as JSON, with explanations of the fields."""
 
 import json
 from dataclasses import fields

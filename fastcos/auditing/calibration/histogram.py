@@ -25,7 +25,7 @@ _BYTES_PER_SCORE = 48
 
 
 class Bins(NamedTuple):
-    """Bins of equal width, with the edges low + b width for b from 0 to N_BINS.
+    """Bins of equal width, with the edges ``low + b * width`` for b from 0 to N_BINS.
 
     The width is a power of two and ``low`` is a multiple of the width, so the edges are exact
     floats. Because the edges are exact, rounding moves no score across an edge. The last bin
@@ -158,9 +158,9 @@ def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_joi
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
     many of its scores reach the threshold. The result is t² / v, where t is the total count, and v
     is the variance of t in a bootstrap that draws rows with replacement. The variance v is computed
-    to first order: if the bootstrap draws a row w times, t changes by (w - 1) times the count of
-    the row. The noise of a single pair enters the variance twice, once for each of its rows.
-    Intervals that are computed from the result are therefore too wide rather than too narrow.
+    to first order: if the bootstrap draws a row w times, the total count changes by w - 1 times the
+    count of the row. The noise of a single pair enters the variance twice, once for each of its
+    rows. Intervals that are computed from the result are therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

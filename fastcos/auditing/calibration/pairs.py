@@ -22,7 +22,7 @@ class NearPairs(NamedTuple):
     Attributes
     ----------
     queries, items : ndarray (n,), int64
-        Row number of the query and row number of the item of each pair.
+        For each pair, the row number of the query and the row number of the item.
     scores : ndarray (n,), float64
         Scores of the pairs.
     """

@@ -187,7 +187,7 @@ class Calibration(PairDistribution):
         return float(low), float(high)
 
     def table(self) -> Table:
-        """Return the verdict, and the thresholds for several rates, as the table for ``repr``."""
+        """Return the table of thresholds, introduced by the verdict, for ``repr``."""
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:

@@ -125,10 +125,10 @@ def threshold_range(
     bounds on the threshold. These bounds hold for every linear map with a condition number of at
     most ``condition``.
 
-    The logarithms of the entries of all allowed D form a box. The search first makes steps towards
-    vertices of the box, and then uses Powell's method. The search chooses the vertex for each step
-    by the derivatives of the cosines near the threshold. If the items have at most 3 columns, the
-    algorithm DIRECT searches the whole box before these steps.
+    For all allowed D, the logarithms of the diagonal entries form a box. The search first makes
+    steps towards vertices of the box, and then uses Powell's method. For each step, the search
+    chooses a vertex by the derivatives of those cosines that are near the threshold. If the items
+    have at most 3 columns, the algorithm DIRECT searches the whole box before these steps.
 
     Parameters
     ----------

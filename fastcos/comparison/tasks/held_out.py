@@ -1,4 +1,4 @@
-"""The task to predict held-out interactions, scored by the NDCG and recall of each user."""
+"""The task of predicting held-out interactions, scored by the NDCG and recall of each user."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UserScores(NamedTuple):
 
 
 class HeldOutTask:
-    """The task to predict held-out interactions of some users.
+    """The task of predicting held-out interactions of some users.
 
     - `training_X` (n, p): the interactions on which models are trained; they are not held out.
     - `held_out` (n, p): the held-out interactions; no model is trained on them.
@@ -76,7 +76,7 @@ class HeldOutTask:
         n_users: int = N_USERS,
         n_items: int | None = None,
     ) -> HeldOutTask:
-        """Return the task to predict a fifth of every user's interactions, drawn at random."""
+        """Return the task of predicting a random fifth of every user's interactions."""
         training_X, held_out = split_held_out(X, HELD_OUT_SHARE, random)
         n_eligible = int(np.count_nonzero(np.diff(held_out.indptr)))
         validation.check_enough("X", n_eligible, 2, "users with interactions to hold out")
@@ -92,12 +92,12 @@ class HeldOutTask:
         return self.score_factors(np.ones((X.shape[0], 1)), popularity[:, None])
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
-        """Return the scores of the items that a candidate recommends to the evaluated users."""
+        """Return the NDCG and the recall of the candidate's recommendations for each user."""
         neighbors = recommend(candidate, embeddings, self.users, self.training_X, self._k)
         return self._scores(neighbors.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
-        """Rank items (p, k) by inner products with users (n, k), and return the scores."""
+        """Rank items (p, k) by inner products with users (n, k); return the NDCG and the recall."""
         neighbors = top_k(
             users[self.users], items, self._k, measure="dot", exclude=self._training_rows
         )
@@ -106,8 +106,8 @@ class HeldOutTask:
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
         """Return the evaluation of all candidates on this task, ranked by NDCG.
 
-        A candidate is recommended only if the NDCG of the best candidate is significantly higher
-        than the NDCG of recommending the most popular items.
+        No candidate is recommended unless the NDCG of the best candidate is significantly higher
+        than the NDCG of the most popular items.
         """
         ndcg, recall = (mean_estimate(np.stack(values)) for values in zip(*scores, strict=True))
         popular = self.most_popular()

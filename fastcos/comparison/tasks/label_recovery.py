@@ -1,4 +1,4 @@
-"""The task to recover labels: whether the items near a labelled item have the same label.
+"""The task of recovering labels: whether the items near a labelled item have the same label.
 
 Labels can be recovered in two ways. Labels are recovered globally if pairs of items with the same
 label score higher than pairs of items with different labels (AUC). Labels are recovered locally if
@@ -70,7 +70,7 @@ class LabelScores(NamedTuple):
 
 
 class LabelTask:
-    """The task to rank labelled items by their similarity to labelled query items.
+    """The task of ranking labelled items by their similarity to labelled query items.
 
     The pool is the set of items that are ranked for each query: all labelled items, or `n_items` of
     them drawn at random. The attribute `queries` (n,) contains the ascending row numbers of the
@@ -109,7 +109,7 @@ class LabelTask:
         self._seed = int(random.integers(2**32))
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> LabelScores:
-        """Rank the pool for every query by the measure of ``candidate``; return the scores."""
+        """Rank the pool for every query by the measure of ``candidate``; score each ranking."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)
@@ -136,7 +136,7 @@ class LabelTask:
     def evaluation(self, scores: Sequence[LabelScores]) -> Evaluation:
         """Return the evaluation of all candidates on this task, ranked by MAP@R.
 
-        A candidate is recommended only if a permutation test of the precision@10, of the AUC or of
+        No candidate is recommended unless a permutation test of the precision@10, of the AUC or of
         a single label is significant.
         """
         *values, rankings = zip(*scores, strict=True)
@@ -162,8 +162,8 @@ class LabelTask:
 
         Row i of `scores` contains the scores of one query. The score of the query with itself is in
         column ``positions[i]``. This score is overwritten, so that the query is not its own
-        neighbour. If several columns share the k-th highest score and not all of them fit among the
-        k columns, each of them counts as the same fraction of a column.
+        neighbour. If several columns share the k-th highest score, and not all of these columns fit
+        among the k columns, each of these columns counts as the same fraction of a column.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf

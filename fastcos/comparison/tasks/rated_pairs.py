@@ -1,4 +1,4 @@
-"""The task to predict how people rate the similarity of pairs, scored by Spearman's correlation."""
+"""The task of predicting people's similarity ratings, scored by Spearman's correlation."""
 
 from collections.abc import Sequence
 
@@ -61,7 +61,7 @@ class PairTask:
     def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
         """Return the evaluation of all candidates on this task, ranked by Spearman's correlation.
 
-        A candidate is recommended only if the correlation of the best candidate is significantly
+        No candidate is recommended unless the correlation of the best candidate is significantly
         above 0.
         """
 
