@@ -110,9 +110,10 @@ following decisions about a search:
   (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed form
   of the rows, but learns from ``SegmentSizes`` how the rows are packed.
 * Kernels or NumPy: ``parallel.readiness`` decides whether a search runs kernels or NumPy, and
-  starts a compilation if necessary. ``scan`` passes this decision to the planner in ``Machine``.
+  starts a compilation if necessary. ``scan`` stores this decision in a ``Machine`` object, which
+  the planner reads.
 * The instruction set, the number of threads and the working memory are settings (``config``) or
-  arguments of the call. The planner receives these values in ``Machine``, too.
+  arguments of the call. The planner reads these values from the ``Machine`` object, too.
 * The sizes of blocks inside a kernel are constants of the kernel, such as ``_WORDS_OF_RUN`` and
   ``_CHUNK`` in ``few_queries``.
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists

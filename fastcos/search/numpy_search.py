@@ -33,8 +33,8 @@ of the norms and of S. If the norms of two rows are in the range of ``_SAFE_NORM
 product of the rows does not overflow, and underflow changes it by at most the margin c S. In a
 block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a candidate.
 
-The candidates include the k best items for the following reason. The approximate score of a pair
-minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
+The candidates include the k best items for the following reason. The approximate score minus the
+margin is a lower bound on the exact score of a pair. Therefore the k-th largest lower bound of a
 query is at most the exact score of its k-th best item. If an item is among the k best, or ties with
 the k-th best, its exact score is at least the k-th largest lower bound of the query. The upper
 bound of an item is its approximate score plus the margin, and is at least its exact score.

@@ -75,7 +75,7 @@ Fact = Literal["distinct_rows", "moderate_norms"]
 
 @dataclass(frozen=True)
 class SegmentSizes:
-    """The facts about a segment on which a plan depends.
+    """What the planner must know about a segment.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class SegmentSizes:
 
 @dataclass(frozen=True)
 class RequestSizes:
-    """The facts about a request on which a plan depends.
+    """What the planner must know about a request.
 
     Attributes
     ----------

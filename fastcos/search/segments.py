@@ -148,7 +148,7 @@ class Segment:
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return the rows of this segment that ``positions`` allows.
+        """Return the live rows of this segment whose positions are in ``positions``.
 
         ``positions`` is in ascending order. None allows all positions; the function then returns
         ``live``, which is None if searches can return every packed row.
@@ -168,7 +168,7 @@ class Segment:
         return allow_rows(numbers, len(self.encoded.rows))
 
     def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
-        """Return the rows of this segment that a mask over all positions allows."""
+        """Return the live rows of this segment whose positions are allowed by ``mask``."""
         n = len(self.encoded.rows)
         is_allowed = mask[self.first_position : self.first_position + n]
         if self.positions is not None:

@@ -45,9 +45,9 @@ class Machine:
 class ThresholdSample:
     """The panels from which the first threshold of a query is estimated.
 
-    Every ``stride``-th panel is sampled, and the ``rank``-th largest of the best scores of these
-    panels is the threshold. If ``stride`` is 0, no panel is sampled, and the threshold starts to
-    rise when the first candidates are found.
+    Every ``stride``-th panel is sampled, and the best score in each of these panels is found. The
+    ``rank``-th largest of the found scores is the threshold. If ``stride`` is 0, no panel is
+    sampled, and the threshold starts to rise when the first candidates are found.
     """
 
     stride: int = 0
