@@ -1,8 +1,9 @@
 """Exact top-k of rows of packed bits by Hamming distance or cosine, for 8 items at a time.
 
-Eight items of a block are stored word by word, so that word j of all eight items is one vector.
-Three instructions therefore compare a word of a query with the corresponding words of eight items,
-and each lane of the vector counts the bits of one item.
+Eight items of a block are stored word by word: first the eight words 0, then the eight words 1, and
+so on. For each j, the eight words j form one vector. Three instructions therefore compare a word of
+a query with the corresponding words of eight items, and each lane of the vector counts the bits of
+one item.
 """
 
 import numpy as np

@@ -43,7 +43,7 @@ from .simd.panel import (
 
 # An unproved threshold is rounded up by this share of SLACK. After a task has proved a threshold,
 # ``lowered`` rounds the threshold down by the full SLACK before other tasks can read it. A shared
-# threshold therefore does not exceed the k-th best score, even after it has been rounded up.
+# threshold therefore does not exceed the k-th best score, even after a task has rounded it up.
 _ROUNDED_UP = np.float32(0.25)
 # If a block ends with at most this many candidates, all of them are scored. Choosing the best
 # candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
@@ -114,7 +114,7 @@ def empty_scratch(k, capacity, packed):
 
 @inlined_kernel
 def _estimate(i, query, queries, items, block, candidates, scratch):
-    """Drop the candidates of a query that a filter excludes; estimate K of the other candidates.
+    """Drop the candidates that a filter excludes for a query; estimate K of the other candidates.
 
     The estimates are written to scratch.estimates.
     """
@@ -200,9 +200,9 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """Raise each query's tau to the k-th best lower bound among the query's candidates.
 
-    The codes of a candidate give a lower bound on its K. If K is computed from a float64 score
-    instead, rounding errors may make it smaller by up to the result of ``score_rounding``, so this
-    result is subtracted from the new tau.
+    The codes of a candidate give a lower bound on its K. The K that is computed from the float64
+    score of the candidate may be lower by up to the result of ``score_rounding``, because the score
+    has rounding errors. Therefore, this result is subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -326,7 +326,10 @@ def _score_together(
 
 @borrowing_kernel
 def _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch):
-    """Merge the scores of pairs that _list_pairs returned into the best k per query; raise tau."""
+    """Merge scores into the best k of each query, and raise tau.
+
+    The scores belong to the pairs that _list_pairs returned.
+    """
     at = 0
     for i in range(front_counts.shape[0]):
         count = 0

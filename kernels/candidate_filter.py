@@ -96,7 +96,7 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 
     The result is 1 less than the smallest product with which an item of the panel may reach the
     threshold. The first four arguments are the bound terms of the query. If residual_norm and
-    code_norm are 0, the threshold is compared with the product itself instead of an upper bound of
+    code_norm are 0, the threshold is compared with the product itself instead of an upper bound on
     the product. `statistics` (panels, 5) is described in ItemPanels. If rows have at most 1,024
     columns, float32 represents the products of codes exactly. For longer rows, ``packing.SLACK``
     covers the rounding errors of the products.

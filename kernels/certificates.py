@@ -91,10 +91,10 @@ def joint_certificate(x, y, m, K, ratios):
 def best_multiplier(a, g, K, w):
     """Return the μ that maximises sum min(h, K h), where h = a + μ g, and return the maximum.
 
-    The entries of g must have both signs, unless all of them are 0. As a function of μ, sum min(h,
-    K h) is concave and piecewise linear. By duality, the maximum equals the smallest value of sum w
-    a among the points w of the box with sum w g = 0. The point with the smallest value of sum w a
-    is written to `w`. The kernel takes O(d log d) time.
+    The array g must have positive and negative entries, unless all entries are 0. As a function of
+    μ, sum min(h, K h) is concave and piecewise linear. By duality, the maximum equals the smallest
+    value of sum w a among the points w of the box with sum w g = 0. The point with the smallest
+    value of sum w a is written to `w`. The kernel takes O(d log d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -237,8 +237,8 @@ def competitor_threshold(x, y, condition, w):
 def separation(near, far):
     """Return a condition; no linear map with a lower condition swaps the order of two rows.
 
-    The order is by Fisher z with an item: `near` is the Fisher z of the item and the nearer row,
-    and `far` is the Fisher z of the item and the farther row.
+    The two rows are ordered by their Fisher z with an item: `near` is the Fisher z of the item and
+    the nearer row, and `far` is the Fisher z of the item and the farther row.
     """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
@@ -277,12 +277,12 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     `sample` is a SampledRows, and `search` is a CertificateSearch. `neighbors` (n, m) holds the
     neighbours of each row, sorted by descending cosine, and the first k neighbours of a row form
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
-    an upper limit of each radius. After a call, `partial` holds the radius that is certified
+    an upper limit on each radius. After a call, `partial` holds the radius that is certified
     against the competitors of all calls so far. `radii` (n, k) float64 receives the radius that is
     certified against all items, or NaN for an edge of a zero row. The Fisher z of a row and an item
     outside its list is at most the Fisher z of the row and the last item in the list. `truncated`
     (n,) uint8 is 1 for each row whose list is too short: the last item in the list then limits the
-    radius of an edge of the row.
+    radius of at least one edge of the row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

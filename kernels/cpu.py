@@ -80,7 +80,7 @@ def fast_cache_bytes():
 
 @functools.cache
 def supported_isas():
-    """Return the names of ISA_FEATURES that the CPU and the system support, the widest first."""
+    """Return the instruction sets that the CPU and the system support, the widest first."""
     return tuple(
         isa
         for isa, needs in ISA_FEATURES.items()

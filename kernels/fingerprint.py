@@ -39,7 +39,7 @@ def module_fingerprint(name):
 
 @functools.cache
 def _describe(definition):
-    """Return a text that describes a function or class, and a tuple of the definitions it uses.
+    """Return a text that describes `definition`, and a tuple of the definitions that it uses.
 
     A kernel or an intrinsic is described by its flags and by the Python function from which it is
     made.

@@ -286,7 +286,7 @@ def total_variation_index(x, y, contributions):
 
 @kernel
 def pair_indices(lo, hi, pairs, z, indices, contributions):
-    """For pairs lo to hi, write Fisher z, the total-variation index and its contributions.
+    """For pairs lo to hi, write Fisher z, the total-variation index and the contributions to it.
 
     `pairs` is a RowPairs. The outputs `z` (n,), `indices` (n,) and `contributions` (n, d) are
     float64.
@@ -302,7 +302,7 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 
 @kernel
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
-    """For the edges of parts lo to hi, write total-variation indices, and sums by dimension.
+    """For parts lo to hi, write the index of each edge and the total of each dimension.
 
     An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows, and
     `neighbors` (n, k) holds the neighbours of the sampled rows. Part q consists of the rows from

@@ -38,7 +38,7 @@ types, cgutils = _Module("numba.types"), _Module("numba.core.cgutils")
 
 
 class _Absent:
-    """A stand-in for llvmlite where it is missing; its attributes and calls return the stand-in."""
+    """A stand-in for a missing llvmlite: every attribute and every call returns the stand-in."""
 
     def __getattr__(self, _):
         return self
@@ -180,7 +180,7 @@ class Kernel:
         return function, arguments
 
     def bind_compiled(self, *arrays):
-        """Return Numba's code and its arguments; the first call compiles the code or loads it."""
+        """Return Numba's dispatcher, which loads or compiles code when called, and `arrays`."""
         if native.recorder is not None:
             native.recorder(self, arrays)
         if self._dispatcher is None:
@@ -275,5 +275,8 @@ def inlined_kernel(function):
 
 
 def relaxed_kernel(function):
-    """Compile a kernel for candidates or training; its operations may be fused and reordered."""
+    """Compile a kernel whose float operations may be fused and reordered.
+
+    Such kernels are used for training, and for choosing candidates.
+    """
     return function if DISABLE_JIT else Kernel(function, _nrt=True, fastmath=RELAXED_FLAGS)

@@ -226,11 +226,15 @@ class _Cache:
 
 
 def _keys(signature, target_context):
-    """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
+    """Yield the keys under which the code of a signature may be stored.
+
+    The first key stands for this CPU. Each further key stands for a tier that this CPU supports,
+    and the widest tier comes first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. Each other CPU feature is either an argument of the kernels that depend on it, or
-    changes only the code of one kernel and of the kernels that this kernel calls.
+    multiply-add. Every CPU feature except fused multiply-add is either an argument of the kernels
+    that depend on it, or changes only the code of one kernel and of the kernels that this kernel
+    calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -252,10 +256,10 @@ def _record_fields(kinds):
     return tuple(names)
 
 
-# A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
-# as part of its callers. Without the intermediate code, the first search would take twice as long.
-# Numba would then optimise the called kernel separately, compile it to machine code with an entry
-# for Python, and link the optimised code into the callers.
+# A kernel that other kernels call is stored as LLVM's intermediate code. This code is optimised
+# only as part of the kernels that call it. Numba itself would optimise the called kernel
+# separately, compile it to machine code with an entry for Python, and link the optimised code into
+# the callers. The first search would then take twice as long.
 
 
 def inner_dispatcher_of(function, flags):

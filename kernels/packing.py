@@ -59,7 +59,8 @@ LARGEST_CODE = np.float32(127.0)
 CHUNK = 8 * PANEL
 # XOR with this constant adds 128 to each of the four signed codes of a word.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
-# Tuples of two and of four zeros, whose length tells ``mix_vectors`` how many vectors to transform.
+# A tuple of two zeros and a tuple of four zeros. The length of the tuple tells ``mix_vectors`` how
+# many vectors to transform.
 _TWO_VECTORS, _FOUR_VECTORS = (0, 0), (0, 0, 0, 0)
 
 

@@ -37,8 +37,8 @@ def multiply_registers(lo, hi, isa, registers, score_type, multiply_adds):
 
     The number of multiply-adds is written to multiply_adds[lo]. All factors are 1, so that the sum
     of all products is the number of multiply-adds. `isa` is the instruction set, `registers` is the
-    configuration of the tile registers, and `score_type` is an empty array, int32 or float32, of
-    the type of packed rows and scores.
+    configuration of the tile registers, and `score_type` is an empty array whose type, int32 or
+    float32, is the type of packed rows and of scores.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)
     sums = tiles.aligned_empty(PANEL * PANEL, score_type)

@@ -50,10 +50,10 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @inlined_kernel
 def projection_costs_more(n_hits, n_panels, n_queries, items):
-    """Return whether multiplying the full codes of all slots of the panels would have been faster.
+    """Return whether searching n_panels panels would have been faster without projected codes.
 
-    In n_panels panels, n_hits slots were not ruled out by their projected codes, and their full
-    codes were multiplied one slot at a time.
+    In these panels, n_hits slots were not ruled out by their projected codes, and their full codes
+    were multiplied one slot at a time.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -63,7 +63,7 @@ def projection_costs_more(n_hits, n_panels, n_queries, items):
 def project_few_queries(queries, items, codes):
     """Return the ProjectedQueries of few queries, and the words of the queries' projected codes.
 
-    Each word of the projected codes is repeated 8 times, except with AMX. If the queries are unlike
+    Each word of the projected codes is stored 8 times, except with AMX. If the queries are unlike
     the items, or if the items have no projection, the queries are not projected, and
     uses_full_codes[0] is 1.
     """
@@ -197,7 +197,8 @@ def _search_other_panels(
             continue
         if panel == raise_at:
             # The r-th best score rises with the number of searched items. Whenever the number of
-            # searched items has doubled, the threshold is raised, so that it drops more slots.
+            # searched items has doubled, the threshold is raised. A higher threshold drops more
+            # slots.
             for i in range(n):
                 _raise_threshold(
                     i, lo, hi, settings.first_rank, items, codes, largest_products, buffers

@@ -7,8 +7,9 @@ full codes are multiplied only for pairs that the projected codes do not drop
 
 Bound. As in ``candidate_filter``, a' is the scaled query, b' is the scaled item, K is the score,
 and tau is a threshold. The axes are the columns of V (d, p), which are nearly orthonormal: |V'V -
-I| ≤ eps. The computed coordinates u of V'b' and w of V'a' have rounding errors of at most rho |b'|
-and rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
+I| ≤ eps. Let u be the computed value of V'b', with a rounding error of at most rho |b'|, and let w
+be the computed value of V'a', with a rounding error of at most rho |a'|. Let g = b' - V u and h =
+a' - V w be the remainders. Then
 
     a' · b' = (V w) · (V u) + (V w) · g + h · (V u) + h · g,
     (V w) · (V u) ≤ w · u + eps |w| |u|,
@@ -52,8 +53,8 @@ from .simd.panel import (
 from .simd.tile_scores import multiply_item, score_panel
 
 # Computing a tile of 32 items and 32 queries takes _CYCLES_PER_TILE cycles, plus
-# _CYCLES_PER_TILE_WORD cycles for each word of a packed row. The cycles for a word correspond to 64
-# multiply-adds per cycle.
+# _CYCLES_PER_TILE_WORD cycles for each word of a packed row. For each word, a tile takes 4,096
+# multiply-adds, of which the CPU performs 64 per cycle.
 _CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
 # To score one pair outside a tile and enter it in the list of hits, the CPU needs _CYCLES_PER_PAIR
 # cycles, plus one cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to
@@ -120,7 +121,7 @@ def find_hits_by_projection(isa, p, q, items, block):
 
 @borrowing_kernel
 def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
-    """List the hits of a tile by projected codes, and keep those that are hits by full codes."""
+    """Find a tile's hits with projected codes; keep those that are also hits with full codes."""
     projected, size = block.projected, PANEL * projection.words
     n_queries = min(block.n_queries - q * PANEL, PANEL)
     score_panel(
@@ -153,7 +154,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         # prefetch.
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
-    elif q == 0:  # the first panel of queries is enough: later panels hit the same items
+    elif q == 0:  # only for the first panel of queries: later panels hit the same items
         for at in range(n_hits):
             fetch_item(isa, packed, p * block.size, np.int64(block.hits[at] >> 5), words)
     for at in range(n_hits):

@@ -209,7 +209,7 @@ def rank_maxima(p, q, items, block, best, largest):
 
 @borrowing_kernel
 def rank_hits(p, q, n_hits, items, block, best, largest):
-    """Raise thresholds as rank_maxima does, but only from the scores of a tile's n_hits hits."""
+    """Do the same as rank_maxima, but use only the scores of the n_hits hits of the tile."""
     bound_terms = block.bound_terms[q]
     step = np.float32(1.0) / items.statistics[p, INVERSE_STEP]
     max_offset, min_offset = items.statistics[p, MAX_OFFSET], items.statistics[p, MIN_OFFSET]

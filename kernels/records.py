@@ -44,7 +44,8 @@ class Rows(NamedTuple):
     n_columns: Any
 
 
-# A dict from the character of a NumPy type to the code of the number type that it stands for.
+# A dict from NumPy types to number types. A key is the character of a NumPy type. Its value is the
+# code of the number type that arrays of this NumPy type hold.
 _NUMBER_TYPES = {np.dtype(name).char: code for code, name in enumerate(ARRAY_TYPES)}
 _BYTE = np.dtype(np.uint8)
 
@@ -69,8 +70,9 @@ def rows_of(array):
 def query_rows_of(data, items):
     """Return the Rows of queries from their bytes, as ``bytes_of`` returns them.
 
-    The queries are float32 or float64, so the number of bytes of a query tells which. Passing only
-    the bytes to a kernel takes 0.5 us less than passing a Rows, because Python need not make one.
+    Queries are float32 or float64, so their number type follows from the number of bytes of a
+    query. Passing only the bytes to a kernel takes 0.5 us less than passing a Rows, because Python
+    need not make the Rows.
     """
     depth = items.rows.n_columns
     return Rows(data, FLOAT32 if data.shape[1] == 4 * depth else FLOAT64, depth)
@@ -272,8 +274,8 @@ class ScalingUnits(NamedTuple):
     Attributes
     ----------
     unit : float
-        The factor by which rows are multiplied. For cosines, rows are divided by their norms, and
-        the factor is 1.
+        The factor by which rows are multiplied. For cosines, the factor is 1, because rows are
+        divided by their norms instead.
     offset_unit : float
         The factor by which the offsets of items are multiplied.
     tile_error : float
@@ -312,14 +314,15 @@ class ItemAddresses(NamedTuple):
     units: Any
 
 
-# The table of an ItemAddresses has two entries for each of these fields of Items, in this order:
-# the address and the number of elements of the array. For `rows`, this is the array of bytes.
+# The table of an ItemAddresses begins with two entries for each of these fields of Items. The first
+# entry is the address of an array, and the second is the number of elements of this array. For the
+# field `rows`, this array holds the bytes of the rows.
 ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "row_of_slot", "packed", "small_offsets", "statistics", "shift",
     "signs", "tile_configuration", "scaling",
 )  # fmt: skip
-# The table of an ItemAddresses continues with two entries for each of these fields of Projection:
-# again the address and the number of elements of the array.
+# The table of an ItemAddresses continues with two entries for each of these fields of Projection.
+# Again, the first entry is the address of an array, and the second is its number of elements.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
 # Each of these constants is an index into the table of an ItemAddresses. At this index, the table
 # contains the address of an array. The entry after the address is the number of elements of the
@@ -331,9 +334,8 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 (_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REMAINDER_NORMS, _ETA, _LARGEST_K) = (
     2 * (len(ARRAYS_OF_ITEMS) + number) for number in range(len(ARRAYS_OF_PROJECTION))
 )
-# The last five entries of the table of an ItemAddresses are the number type, the number of bytes
-# and the number of columns of a row, the number of words of a packed row, and the number of words
-# of a projected row.
+# The table of an ItemAddresses ends with five numbers that describe the rows: the number type, the
+# bytes per row, the columns, the words per packed row, and the words per projected row.
 _NUMBER_TYPE, _ROW_BYTES, _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 7)
 TABLE_SIZE = _PROJECTED_WORDS + 1
 # Empty arrays that tell ``array_at`` the type of the array at an address.
@@ -537,8 +539,8 @@ class SelfJoinSettings(NamedTuple):
     stage : int
         FIRST or LAST of ``self_join``, or the number of a round, from 0 on.
     n_blocks, panels_per_block : int
-        The number of blocks, which is even, and the number of panels of a block. If there are fewer
-        panels, the last blocks have fewer panels or none.
+        The number of blocks, which is even, and the number of panels of a block. If the items have
+        fewer than n_blocks * panels_per_block panels, the last blocks have fewer panels or none.
     sample_stride, sample_rank : int
         The fields of PanelSettings.
     """
@@ -592,9 +594,8 @@ class SearchResults(NamedTuple):
         by row number.
     unproved : float32 array (n,)
         For each query, the largest threshold (expressed as K) that may have dropped one of the best
-        k rows. The entry is -3e38 if it is certain that no such row was dropped. If the k-th best
-        score of a query among all panels is below the query's entry of `unproved`, the query must
-        be searched again.
+        k rows. The entry is -3e38 if it is certain that no such row was dropped. A query must be
+        searched again if its k-th best score among all panels is below its entry of `unproved`.
 
     If a kernel performs a whole search, the arrays `thresholds` and `unproved` are empty.
     """
@@ -646,8 +647,8 @@ class CopyGroups(NamedTuple):
 class DistinctResults(NamedTuple):
     """The neighbours of u distinct queries, best first, as arrays `rows` and `scores` (u, w).
 
-    The array `rows` is padded with -1. `distinct_query` (n,) holds, for each of n queries, the
-    number of the distinct query that is equal to it.
+    The array `rows` is padded with -1. For each of n queries, `distinct_query` (n,) holds the
+    number of the distinct query that is equal to the query.
     """
 
     distinct_query: Any
@@ -681,10 +682,10 @@ class BitViews(NamedTuple):
 
 
 class SampledRows(NamedTuple):
-    """All items, and the numbers of the items in a sample.
+    """All items, and the row numbers of the items in a sample.
 
     `items` has the shape (p, d), and `norms` (p,) holds the norms of all items. `rows` (n,) holds
-    the numbers of the items in the sample.
+    the row numbers of the items in the sample.
     """
 
     items: Any
@@ -731,9 +732,9 @@ class Attacks(NamedTuple):
     """The settings of ``attacks.attacked_radii``, which looks for rescalings that drop a neighbour.
 
     `n_targets` is the number of competitors that an attack tries to bring nearer to the row, one
-    after another. `certified` (n, k) holds one condition per neighbour; no rescaling up to this
-    condition loses the neighbour. An attack on an edge is tried only above the certified condition
-    of the edge. `levels` and `depth` are described in CertificateSearch.
+    after another. `certified` (n, k) holds a condition for each neighbour: every rescaling up to
+    this condition keeps the neighbour among the k nearest. An attack on an edge is tried only above
+    the certified condition of the edge. `levels` and `depth` are described in CertificateSearch.
     """
 
     n_targets: Any

@@ -81,11 +81,11 @@ def _counting_sort(keys, shift, starts, sorted_keys):
 
 @borrowing_kernel
 def radix_sort_best(scores, self_column, k, keys, starts):
-    """Write the sorted keys of the columns with the best levels, at least k columns, to keys[1].
+    """Write the sorted keys of the columns with the best levels to keys[1].
 
-    The function returns the number of columns that it wrote. Columns with equal levels are ordered
-    by column number. The arguments are described in argsort_row. No branch depends on the scores,
-    because a CPU could not predict such a branch.
+    The function writes the keys of at least k columns, and returns the number of these columns.
+    Columns with equal levels are ordered by column number. The arguments are described in
+    argsort_row. No branch depends on the scores, because a CPU could not predict such a branch.
     """
     highest, scale = level_scale(scores)
     starts[:] = 0

@@ -193,9 +193,8 @@ def _move_best(keys, rows, count, bound, ties):
     for i in range(count):
         if keys[i] == bound:
             n_equal += 1
-    # If more than `ties` entries have keys equal to the bound, only those of them with row numbers
-    # up to last_row are moved. If last_row is -1, all entries with keys equal to the bound are
-    # moved.
+    # An entry with a key equal to the bound is moved if its row number is at most last_row. If
+    # last_row is -1, all entries with keys equal to the bound are moved.
     last_row = rows[0] * 0 - 1
     if n_equal > ties:
         last_row = _nth_lowest_row(keys, rows, count, bound, ties)

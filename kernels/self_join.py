@@ -38,9 +38,9 @@ therefore at most
     (v t(i) + error(j)) unit(j) / unit(i).
 
 The offset of j times the weight of i is added to this bound. If row j becomes a candidate of row i,
-the bound is stored in place of a tile score, as an integer from which ``candidate_buffers``
-computes at least this bound. The functions of ``candidate_buffers`` therefore need not know which
-of the two rows was the query when the product was computed.
+the bound is stored in place of a tile score, as an integer. The number that ``candidate_buffers``
+computes from this integer is at least the bound. The functions of ``candidate_buffers`` therefore
+need not know which of the two rows was the query when the product was computed.
 """
 
 import numpy as np
@@ -73,7 +73,8 @@ from .simd.panel import (
 )
 from .tiles import aligned_empty
 
-# The stages of a self-join. Between them, the stages from 0 on are the rounds.
+# A self-join begins with the stage FIRST and ends with the stage LAST. The stages between these two
+# are the rounds, which are numbered from 0.
 FIRST, LAST = -1, -2
 # A task compares this many panels of queries with every panel of items before it goes on to the
 # next queries, so that the queries stay in the second-level cache. It also writes the results of
@@ -162,7 +163,7 @@ def opponents(task, round_number, n_blocks):
 
     The n_blocks blocks are like players of a tournament in which everybody plays against everybody
     else, and n_blocks is even. The last player keeps his seat, and the others move by one seat
-    after every round. A block may have no panels; its tasks have nothing to do.
+    after every round. If a block has no panels, its tasks have nothing to do.
     """
     n_moving = n_blocks - 1
     first = (round_number + task) % n_moving
@@ -264,7 +265,7 @@ def _set_terms(p, q, statistics, all_bound_terms, units, terms):
     """Set the numbers that ``list_hits_of_both`` compares with the scores of a tile.
 
     Item i can reach the threshold of query j only if the product of their codes is at least
-    terms[0, j]. If row i is taken as the query, row j can reach its threshold only if the product
+    terms[0, j]. In the other direction, row j can reach the threshold of row i only if the product
     is at least terms[3, i] * terms[1, j] - terms[2, j].
     """
     inverse_step = statistics[p, INVERSE_STEP]

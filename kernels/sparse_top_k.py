@@ -120,15 +120,15 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     The items are divided into groups, and the largest scaled sum of each group is computed. Let r
     be k + n_excluded. The r-th largest of the groups' maxima is a lower bound on the r-th best
     scaled sum, because r groups contain at least one item each that reaches this maximum. The
-    function returns this maximum, less a margin for rounding errors. If fewer than r groups have a
-    positive maximum, the function returns the smallest positive number of the type of `factors`.
-    `maxima` has one entry per group and is overwritten.
+    function returns this maximum, lowered by a margin for rounding errors. If fewer than r groups
+    have a positive maximum, the function returns the smallest positive number of the type of
+    `factors`. `maxima` has one entry per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # `tiny` is the smallest positive float64 number. This number rounds to 0 in float32, so `tiny`
-    # is then the smallest normal float32 number. Each positive scaled sum in float32 is an integer
-    # times a factor, and therefore larger than `tiny`.
+    # With float64 factors, `tiny` is the smallest positive number. With float32 factors, this
+    # number rounds to 0, so `tiny` is the smallest normal float32 number instead. A positive scaled
+    # sum in float32 is larger than `tiny`, because it is a positive integer times a factor.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny

@@ -14,9 +14,9 @@ thresholds to the shared array, and reads the thresholds of other tasks. For two
 not depend on the numbers that a task reads in the shared array:
 
 - Every value that a task writes to the shared array is a lower bound on the k-th best score among
-  all panels, because k rows with at least this score have been scored. An update may be delayed, or
-  may be lost because two tasks write at once. After a delayed or lost update, the array still holds
-  an older bound. The older bound is lower, so fewer pairs are dropped.
+  all panels, because the task has scored k rows whose scores are at least this value. An update may
+  be delayed, or may be lost because two tasks write at once. After a delayed or lost update, the
+  array still holds an older bound. The older bound is lower, so fewer pairs are dropped.
 - Even if a value in the shared array were wrong, the results would still be exact. For each query,
   a task compares the k-th best score that it found with the last threshold that it used. If the
   score is lower than the threshold, the task reports the threshold as ``unproved``. The reported
@@ -58,7 +58,7 @@ from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
 # The number of hits per tile in stage 1 of _sweep, divided by the number in stage 2. Stage 1 finds
-# more hits, because its thresholds come from only one half of the sample.
+# more hits than stage 2, because the thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # Each time a task has searched another 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds
 # of the other tasks.
@@ -110,7 +110,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
 
     Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
     the largest scores of the panels in the second half of the sample, and collects the candidates
-    in these panels. Stage 2 collects the candidates of all panels except those of stage 1. A
+    in these panels. Stage 2 collects the candidates in all panels that stage 1 has not searched. A
     threshold never falls, so a slot that reaches the last threshold also reaches every earlier
     threshold. Stage 1 has therefore collected every slot of its panels that reaches the last
     threshold. Stage 1 of the sweep uses projected codes only for the first 32 queries, as a trial.
@@ -160,7 +160,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Share a block's proved thresholds with other tasks, and adopt the higher ones of other tasks.
+    """Share a block's proved thresholds with other tasks, and adopt higher thresholds from them.
 
     The thresholds are written without a lock; the docstring of this module explains why this is
     safe. A shared threshold that is NaN is ignored, because every comparison with NaN is false.

@@ -1,4 +1,4 @@
-"""Counts of the common bits or the different bits of a query and each of eight items."""
+"""Counts of common bits, or of different bits, between a query and each of eight items."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store

@@ -145,7 +145,7 @@ def list_panel_hits_by_projection(
     typingctx, isa, items, item0, words, codes, code0, correction, query, bound_terms,
     projected_terms, statistics, panel, n_items, remainder_norms, hits, hit0,
 ):  # fmt: skip
-    """For one query, write those items of a panel that list_tile_hits_by_projection would list.
+    """For one query, list the items of a panel that list_tile_hits_by_projection would list.
 
     The positions of the listed items in the panel are written to hits[hit0:]. The intrinsic returns
     the number of listed items. For the arguments from `items` to `correction`, see multiply_run.
@@ -223,9 +223,9 @@ class _ProjectionBound:
 
     Let v be the score of an item and a query, r the norm of the remainder of the item, and t the
     norm of the remainder of the query. The score is a hit if v + t * r >= bound. The norms are
-    scaled such that t * r can be added to v. The smallest value of v + t * r with which the item
-    may reach the threshold of the query is `bound` + 1. The scores of rows of up to 1,024 columns
-    are represented exactly in float32.
+    scaled such that t * r can be added to v. The number `bound` is 1 less than the smallest value
+    of v + t * r with which the item may reach the threshold of the query. The scores of rows of up
+    to 1,024 columns are represented exactly in float32.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
@@ -290,7 +290,7 @@ class _ProjectionBound:
 
 
 def _statistics(builder, start, kind):
-    """Emit five vectors of type `kind`, which hold the five statistics of a panel in all lanes."""
+    """Emit a vector of type `kind` for each statistic of a panel; all lanes hold the statistic."""
     return [
         broadcast(builder, builder.load(builder.gep(start, [I64(column)])), kind)
         for column in range(N_STATISTICS)
@@ -342,8 +342,8 @@ def _thresholds(builder, values, terms, panel):
 def _less_errors(builder, bound, query_terms, statistics):
     """Subtract the largest error of the codes and the largest weighted offset from `bound`.
 
-    `query_terms` holds all bound terms of the queries but the threshold, and `statistics` holds all
-    statistics of a panel but the inverse step.
+    `query_terms` holds all bound terms of the queries except the threshold, and `statistics` holds
+    all statistics of a panel except the inverse step.
     """
     residual_norm, code_norm, weight = query_terms
     max_norm, max_residual, max_offset, min_offset = statistics

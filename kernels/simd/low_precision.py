@@ -14,14 +14,15 @@ from .emit import F16, F32, F64, I8, I16, I32
 
 # The codes of the number types of rows (``records.Rows``).
 FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8 = range(5)
-# For each code: the type of the arrays that hold the numbers or their bits, and LLVM's type.
+# For each number type, ARRAY_TYPES names the NumPy type of the arrays that hold such numbers or
+# their bits, and ELEMENTS holds LLVM's type of the elements of these arrays.
 ARRAY_TYPES = "float64", "float32", "uint16", "int16", "int8"
 ELEMENTS = F64, F32, I16, I16, I8
 N_NUMBER_TYPES = len(ARRAY_TYPES)
 
 
 def dtype_of(number_type):
-    """Return Numba's type of arrays that hold numbers of this type, or their bits."""
+    """Return Numba's type of the elements of arrays that hold numbers of a number type."""
     return getattr(types, ARRAY_TYPES[number_type])
 
 

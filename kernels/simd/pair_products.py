@@ -94,7 +94,10 @@ def _multiply_add(builder, x, y, total, is_exact):
 
 
 def term_of(dtypes, difference):
-    """Return the function `add` of emit_sums; it adds (x - y)^2 if `difference`, else x y."""
+    """Return the function `add` of emit_sums.
+
+    The function adds (x - y)^2 if `difference` is true, and otherwise x y.
+    """
     is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
     def add(builder, sums, elements):

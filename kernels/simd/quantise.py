@@ -61,10 +61,10 @@ def largest_group_sum(typingctx, isa, x):
     """Sum up the numbers of each group of x, and return the largest magnitude of these sums.
 
     `x` (16 m,) is float32. In each group, the positive numbers and the negative numbers are summed
-    separately. A group consists of those numbers of x whose products with another row are added in
-    int16. A word consists of 4 neighbouring numbers. Each run of int16_words neighbouring words
-    contains two groups: the first two numbers of each word form one group, and the last two numbers
-    form the other. If int16_words is 0, the result is 0.
+    separately. A group consists of numbers of x whose products with another row are added to each
+    other in int16. A word consists of 4 neighbouring numbers. Each run of int16_words neighbouring
+    words contains two groups: the first two numbers of each word form one group, and the last two
+    numbers form the other. If int16_words is 0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):

@@ -1,6 +1,6 @@
 """Operations that read rows whose number type is known only when a kernel runs (``records.Rows``).
 
-A search reads rows of five number types. If the Numba type of the rows said what their numbers are,
+A search reads rows of five number types. If rows of each number type had their own Numba type,
 Numba would compile every function of a search again for each number type. A ``Rows`` is therefore
 an array of bytes with a code of the number type, and only the operations of this file interpret the
 bytes.
@@ -115,8 +115,8 @@ def _call(builder, name, result, arguments, emit_body):
 def _emit_cases(builder, code, cases, emit_case):
     """Emit a block for each case; `cases` maps values of `code` to arguments of emit_case.
 
-    The block of a case consists of what emit_case(argument) emits, which ends with a return. No
-    other value of `code` may occur.
+    The call emit_case(argument) emits the code of a block, which must end with a return. No other
+    value of `code` may occur.
     """
     otherwise = builder.append_basic_block("otherwise")
     switch = builder.switch(code, otherwise)
@@ -153,7 +153,7 @@ def _return_two(builder, sums):
 
 
 def _tuple_of_two(context, builder, signature, result):
-    """Convert the result of a function that returns two numbers to a tuple of Numba."""
+    """Return a tuple of Numba with the two numbers that a function of LLVM has returned."""
     sums = [builder.extract_value(result, place) for place in range(2)]
     return context.make_tuple(builder, signature.return_type, sums)
 

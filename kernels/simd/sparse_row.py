@@ -93,7 +93,7 @@ class _RowCode:
             stored.set_metadata("nontemporal", hint)
 
     def plus_products(self, sums, entry, vectors):
-        """Emit new sums: each vector times the value of one non-zero is added to the matching sum.
+        """Emit the sums sums[i] + value * vectors[i], where `value` is the value of a non-zero.
 
         `entry` is the position of the non-zero in the list of the non-zeros of the row.
         """
@@ -190,7 +190,7 @@ class _RowCode:
         return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
 
     def scatter(self, vectors, panel, is_ahead):
-        """Emit a loop that adds the product of each non-zero and `vectors` to a row of a panel.
+        """Emit a loop: add `vectors` times each non-zero to the row that the non-zero selects.
 
         If is_ahead is true and a row of the panel has at least CACHE_LINE bytes, rows of the panel
         are prefetched.

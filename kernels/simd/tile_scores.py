@@ -157,7 +157,7 @@ def multiply_run(
 
     `items`, `codes`, `products` and `largest_products` are flat arrays. The first panel begins at
     items[item0], and the panels are `step` words apart. The words of the query begin at
-    codes[code0]; each word is repeated 8 times, except with AMX. The results are written to
+    codes[code0]; each word is stored 8 times, except with AMX. The results are written to
     `products` (32 count,) and `largest_products` (count,), which are int32. The intrinsic supports
     only int8 codes, because queries of float32 are never compared one by one
     (``fastcos.search.task_grid.one_by_one_is_faster``).
@@ -180,8 +180,8 @@ def multiply_run_by_item(
 ):  # fmt: skip
     """Write products as multiply_run does, for panels that are laid out by item (``simd.panel``).
 
-    The words of the query begin at codes[code0] and are not repeated. With AMX, no panel is laid
-    out by item, so this function does the same as multiply_run.
+    The words of the query begin at codes[code0], and each word is stored once. With AMX, no panel
+    is laid out by item, so this function does the same as multiply_run.
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, correction, products, largest_products
@@ -196,9 +196,9 @@ def multiply_run_by_item(
 
         def multiply_panel(builder, isa, panel, codes, words, correction, out):
             totals = cgutils.alloca_once(builder, ir.VectorType(I32, lanes), PANEL)
-            # One item of each group is scored at a time, so that memory is read in the same order
-            # as in multiply_run. Multiplying neighbouring items together would take 1.3 times as
-            # long as multiplying one item of each group (60,000 rows of 768 columns).
+            # Each step multiplies one item of each group, so that memory is read in the same order
+            # as in multiply_run. If each step multiplied neighbouring items instead, the products
+            # would take 1.3 times as long (60,000 rows of 768 columns).
             with cgutils.for_range(builder, I64(GROUP)) as item:
                 numbers = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
                 rows = [builder.gep(panel, [builder.mul(number, words)]) for number in numbers]
@@ -638,9 +638,9 @@ def _sum_of_each(builder, vectors):
     def sums_of_pairs(pairs, low, high):
         """For each pair of vectors, interleave the two vectors in two ways, and add the results.
 
-        `low` and `high` list the lanes that form the first 128 bits of the first and of the second
-        result. Lanes 0 to 3 are those of the first vector, and lanes 4 to 7 those of the second
-        vector.
+        `low` lists the lanes that form the first 128 bits of one interleaved vector, and `high`
+        lists the lanes that form the first 128 bits of the other. Lanes 0 to 3 are those of the
+        first vector, and lanes 4 to 7 those of the second vector.
         """
 
         def interleaved(pair, first_lanes):
@@ -682,7 +682,7 @@ def _add_products(builder, isa, total, pairs):
 
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
     signed codes. The product of the words is the inner product of their codes. With AVX2, there are
-    at most int16_words pairs, and their products are added in int16, in which the sums fit
+    at most int16_words pairs, and their products are added in int16. The sums fit in int16
     (``query_encoding.query_step``).
     """
     kind = total.type
