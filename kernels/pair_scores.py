@@ -20,8 +20,8 @@ from .simd.row_products import row_square, two_row_distances, two_row_products
 # The number of buckets into which pairs are sorted by item number. The counters of all buckets fit
 # in the first-level cache.
 _BUCKETS = 2048
-# Up to this many pairs are scored in their original order, because sorting them would take more
-# time than it would save.
+# If there are at most this many pairs, they are scored in their original order, because sorting
+# them would take more time than it would save.
 _FEW_PAIRS = 256
 # The values of ``metric_type``. With DOT, a score is the inner product plus an offset. With COSINE,
 # a score is the cosine. With EUCLIDEAN, a score is minus the squared Euclidean distance.

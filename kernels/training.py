@@ -2,14 +2,14 @@
 
 An item has two vectors, a row a of the matrix A and a row b of the matrix B, and it has a bias. The
 vector s of a user is the sum of x a over the items of the user, where x is the value of the user's
-interaction with the item. To score an interaction, the term x a of the item is first subtracted
-from s: logit = (s - x a) . b / temperature + bias. If ``unit`` is true, the inner product is
-divided by the norms of both vectors. ``user_gradients`` reads the vectors of the items and writes
-the gradients of each user. ``item_updates`` reads the gradients of an item's users, in order, and
-updates the vectors of the item. A step thus processes first the users and then the items, as
-alternating least squares does. No two threads write the same vector, so results are bit-for-bit
-identical for any number of threads. Results may differ between CPUs, because the order in which
-float32 terms are added depends on the vector width of the CPU.
+interaction with the item. To score an interaction, the item's term ``x * a`` is first subtracted
+from ``s``: ``logit = (s - x * a) . b / temperature + bias``. If ``unit`` is true, the inner product
+is divided by the norms of both vectors. ``user_gradients`` reads the vectors of the items and
+writes the gradients of each user. ``item_updates`` reads the gradients of an item's users, in
+order, and updates the vectors of the item. A step thus processes first the users and then the
+items, as alternating least squares does. No two threads write the same vector, so results are
+bit-for-bit identical for any number of threads. Results may differ between CPUs, because the order
+in which float32 terms are added depends on the vector width of the CPU.
 
 The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
 has interacted, including held-out items, are *masked* for this user: they are not used as negatives

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Report how much the cosine similarities of item embeddings depend on the scale of each latent
 dimension. A loss that depends only on dot products of users and items does not determine the scale
-of a dimension. If a dimension is multiplied by a number for the items, and divided by the same
-number for the users, every prediction stays the same, but the cosines between items change. The
-report contains bounds on the share of nearest neighbours that remain neighbours under every
-rescaling whose condition number is at most --condition. The report also compares the neighbours in
-ITEMS with the neighbours in other forms of the same model, and recommends similarities that no
-rescaling changes. The command writes audit.json and audit.html, a page that needs no network. With
---against, the command also reports how many neighbours have changed since an old version of the
-embeddings, and how many of these changes are explained by a linear change of basis. The exit status
-is 1 if a share is below its limit in --fail-under."""
+of a dimension. If one dimension of the items is multiplied by a number, and the same dimension of
+the users is divided by this number, every prediction stays the same, but the cosines between items
+change. The report contains bounds on the share of nearest neighbours that remain neighbours under
+every rescaling whose condition number is at most --condition. The report also compares the
+neighbours in ITEMS with the neighbours in other forms of the same model, and recommends
+similarities that no rescaling changes. The command writes audit.json and audit.html, a page that
+needs no network. With --against, the command also reports how many neighbours have changed since an
+old version of the embeddings, and how many of these changes are explained by a linear change of
+basis. The exit status is 1 if a share is below its limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -90,10 +90,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit with status 1 if a share is below its limit. NAME is 'certified', 'jaccard' or "
         "'unchanged'. 'certified' is the share of neighbours that provably remain neighbours under "
         "every rescaling whose condition number is at most --condition. For 'jaccard', the "
-        "neighbours in ITEMS are compared with the neighbours in every other form of the same "
-        "model, and the lowest Jaccard index is taken. 'unchanged' is the share of neighbours that "
-        "are also neighbours in OLD; a change of basis between the two versions does not count as "
-        "a change"
+        "neighbours in ITEMS are compared with the neighbours in each of the other forms of the "
+        "same model, and the lowest Jaccard index is taken. 'unchanged' is the share of neighbours "
+        "that are also neighbours in OLD; a change of basis between the two versions does not "
+        "lower it"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -297,8 +297,8 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     commands = []
     if report.equal_norms and report.trained_on == "unknown":
         reason = (
-            "run this command if the model was trained on the cosine: such training determines "
-            "the scale of each dimension, so the scale is not arbitrary"
+            "run this command instead if the model was trained on the cosine, because such "
+            "training determines the scale of each dimension"
         )
         commands.append(([*audit, "--trained-on", "cosine"], reason))
     metrics = {row.name: row for row in report.invariant_baselines}

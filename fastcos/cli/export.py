@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
-            "--unit-rows must be left out with --form canonical and --align-to: --unit-rows "
-            "discards the norms of the items, which are needed to align a later export"
+            "--unit-rows must be left out if both --form canonical and --align-to are given: "
+            "--unit-rows discards the norms of the items, which are needed to align a later export"
         )
     older = None if args.align_to is None else _read_export(args.align_to, form)
     arrays = _arrays(form, model.items, users)

@@ -379,8 +379,8 @@ def _candidates(
     Every measure is a candidate under the first rescaling and under each further rescaling that may
     change its scores. Each of these candidates is repeated after every preprocessing. If
     `with_columns` is true, measures of the columns of X are also candidates; they need no model.
-    The second result is a dict of the measures that are left out, each with the data or the memory
-    that it requires.
+    The second result is a dict that maps each measure that is left out to a description of the data
+    or the memory that it requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

@@ -201,8 +201,8 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
     numbers = [field.strip() for field, kind in zip(first, kinds, strict=True) if kind == "number"]
     if not numbers:
         return True
-    # A blank field cannot be an id, but it may be the name of an index column, which pandas leaves
-    # blank in the header of a file.
+    # A blank field cannot be an id, but it may be the header of an index column, because pandas
+    # leaves this header blank.
     is_named = any(
         kind == "blank" or (kind == "text" and names_ids(field))
         for field, kind in zip(first, kinds, strict=True)

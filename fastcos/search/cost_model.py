@@ -180,7 +180,7 @@ class CostModel:
     # one by one, the kernel corrects the first threshold itself, so the search is not repeated
     # (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
-    # At least one of every max_sample_stride panels is in the sample.
+    # Of every max_sample_stride consecutive panels, at least one is in the sample.
     max_sample_stride: int = 16
     # The sample contains at least this many panels, or all panels if there are fewer, so that the
     # estimate of the first threshold is reliable. For very few queries, half as many panels are

@@ -245,8 +245,8 @@ def read_state(
         key = fields["key"]
         part = old_parts.get(key)
         n_saved = saved_fields.get(key, {}).get("removed")
-        # Items are only ever removed from a part, so equal numbers of removed items mean that the
-        # same items were removed.
+        # A removed item is never restored. If two states of a part have the same number of removed
+        # items, the same items are therefore removed in both states.
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment

@@ -292,7 +292,10 @@ class NormAngleDistance(BaseMeasure):
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the largest possible score for encoded rows with the squared distance -raw."""
+        """Return the largest possible score of pairs of rows, given their raw scores.
+
+        A raw score is minus the squared distance of the encoded rows of a pair.
+        """
         # The rounding errors of encoded rows and of their squared distance are proportional to the
         # magnitude of the terms that are subtracted.
         norms = np.hypot(norms_of(Q), self._median_norm)

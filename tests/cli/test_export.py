@@ -155,6 +155,6 @@ def test_export_align_to_refuses_other_folders(files):
     assert run(*canonical, "--unit-rows", "--out", files / "unit") == 0
     with pytest.raises(ValueError, match="--align-to must be an export with --form canonical"):
         run(*canonical, "--align-to", files / "unit", "--out", files / "x")
-    with pytest.raises(ValueError, match="--unit-rows must be left out with --form canonical"):
+    with pytest.raises(ValueError, match="--unit-rows must be left out if both --form canonical"):
         run(*canonical, "--unit-rows", "--align-to", files / "unit", "--out", files / "x")
     assert not (files / "x").exists()
