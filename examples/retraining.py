@@ -6,8 +6,9 @@ A rescaling changes the cosines of a model, but not its predictions. This script
 two training runs of one model differ by such a rescaling. Each model is trained twenty times on the
 same data, from different seeds. The twenty runs form ten pairs, and each run belongs to only one
 pair, so the intervals are computed over pairs. In half of the pairs, one run has 10 % more weight
-decay than the other. The cosine softmax has no weight decay: in half of its pairs, the temperature
-of one run is 10 % higher. For the other models without decay, all runs have the same settings.
+decay than the other. The cosine softmax has no weight decay, so its runs differ in the temperature
+instead: in half of the pairs, the temperature of one run is 10 % higher than that of the other. All
+other models without decay are trained with the same settings in both runs of a pair.
 
 DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
 the simulation is used. Items with fewer than ten users are left out. BPR requires the package
