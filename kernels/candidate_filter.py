@@ -19,8 +19,8 @@ tile computes the integer product v = q · c. By the inequality of Cauchy and Sc
 
 where SLACK (``packing.SLACK``) is a bound on the rounding errors, relative to the norms. So K
 differs from s t v + w o by at most |e| |b'| + |s q| |f| + SLACK |a'| |b'|. Let N be the largest
-norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W the largest value of w
-o. An item of the panel can have K ≥ tau only if v is at least the bound v_min:
+norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W the largest product
+``w * o``. An item of the panel can have K ≥ tau only if v is at least the bound v_min:
 
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 

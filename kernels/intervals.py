@@ -190,7 +190,7 @@ def lowest_between(start, end, w_start, w_end, w):
 
 @kernel
 def worst_nonnegative(x, y, K, w):
-    """Write to w the point of the box at which the cosine of x and y is smallest.
+    """Store in w the point of the box at which the cosine of x and y is smallest.
 
     The function may be called only if no point of the box has a negative cosine. Let f(t, w) be 2
     sum w x y / sum w (t x² + y²/t). Take the minimum of f over w for each positive t; the largest

@@ -471,7 +471,7 @@ class ProjectedSettings(NamedTuple):
 
 
 class BlockSettings(NamedTuple):
-    """The settings of a search with many queries, whose tasks are blocks of queries.
+    """The settings of a search with many queries, which is divided into tasks.
 
     A task searches one range of panels for one block of queries: task t searches range t % n_ranges
     for block t // n_ranges.
@@ -621,7 +621,7 @@ class CandidateLists(NamedTuple):
 
 
 class CandidateRanges(NamedTuple):
-    """The candidates of each query, which are a range of one array of item numbers.
+    """The candidates of each query, stored as a range of one array of item numbers.
 
     The candidates of query i are rows[firsts[i] : lasts[i]], in ascending order. `rows` has the
     shape (c,), and `firsts` and `lasts` (n,) are int64.

@@ -60,11 +60,11 @@ class CostModel:
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
     bytes_beside_codes: int = 160
-    # The argument exclude_ids may exclude the same items for all queries. If exclude_ids excludes
-    # at most this many items, the search finds one additional neighbour for each excluded item, and
-    # the excluded items are then removed from the results. If exclude_ids excludes more than
-    # max_dropped_ids items, the search uses a mask of allowed items. Making a mask takes time
-    # proportional to the number of all items.
+    # The argument exclude_ids can be one list of items that is excluded for all queries. If
+    # exclude_ids excludes at most this many items, the search finds one additional neighbour for
+    # each excluded item, and the excluded items are then removed from the results. If exclude_ids
+    # excludes more than max_dropped_ids items, the search uses a mask of allowed items. Making a
+    # mask takes time proportional to the number of all items.
     max_dropped_ids: int = 64
     # Equal rows are grouped only if a row of the data occurs at least this many times on average.
     # If the average were lower, most groups would be single rows, and grouping would take longer

@@ -15,8 +15,8 @@ from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
 # A note warns the user if, on average, more than _CLUSTERED pairs count as one independent pair.
-# Even for independent normal rows, the average number of pairs per independent pair is 2, because
-# the bootstrap counts the noise of each pair twice.
+# Even for independent normal rows, the estimated ratio of all pairs to independent pairs is 2 on
+# average, because the bootstrap counts the noise of each pair twice.
 _CLUSTERED = 4.0
 # An interval is computed for a false-positive rate only if at least _MIN_EXPECTED_PAIRS pairs are
 # expected above the threshold for the rate. With fewer expected pairs than _MIN_EXPECTED_PAIRS, 99

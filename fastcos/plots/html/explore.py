@@ -350,8 +350,8 @@ def items_page(
     page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
     validation.check_scorable("items", page_rows, page_rows)
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
-    # Two searches are made. The first search, up to the condition number of the page, decides
-    # exactly which neighbours survive all rescalings up to this condition number. The second
+    # Two searches are made. The first search decides exactly which neighbours survive all
+    # rescalings whose condition number is at most the number that the page shows first. The second
     # search, up to far_condition, finds the radii of the surviving neighbours.
     far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
