@@ -3,9 +3,9 @@
 A search for the nearest neighbours among dense rows first makes a plan and then executes it. Two
 kinds of searches need no plan: searches in which each query has its own list of items
 (``candidate_lists``, ``rescoring``), and searches that return all scores (``score_blocks``). An
-index may store the kernel calls that follow from a plan. The results of ``top_k(Q, X)`` and
-``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, and they do not depend on whether
-the rows are in memory or in a file. A search takes this path through the modules::
+index may store the calls of compiled kernels that a plan leads to. The results of ``top_k(Q, X)``
+and ``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, whether the rows are in memory
+or in a file. A search takes this path through the modules::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, which need no validation; see below
@@ -28,8 +28,8 @@ the rows are in memory or in a file. A search takes this path through the module
                   v
               the kernels of the method, over ranges of queries and rows
 
-A search takes the warm path if the index has stored a launch for it. A launch stores a kernel call
-with all of its arguments except the queries. The warm path consists of these calls::
+A *launch* is a call of a compiled kernel, with all of its arguments except the queries. If an index
+has stored a launch for a search, the search takes the *warm path*, which consists of these calls::
 
     SimilarityIndex.search        index         no argument but k is given, or only ids to drop
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
@@ -66,11 +66,11 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
 compiled only after ``fit``, the first search that needs packed rows packs them. In the first search
-with a given k and a given number of queries (at most 64), the index usually stores launches, which
-follow from the plans of its parts (``prepared``). The next search with the same number of queries
-and the same k runs the stored launches without planning. If a search cannot be prepared, the index
-stores this fact; for example, a search with a large k, or with groups of equal rows, cannot be
-prepared.
+with a given k and a given number of queries (at most 64), the index plans the search of each of its
+parts, and usually stores one launch per part (``prepared``). The next search with the same number
+of queries and the same k runs the stored launches without planning. Some searches cannot be
+prepared, for example searches with a large k, or most searches of an index that has grouped equal
+rows. For such a search, the index stores that it cannot be prepared.
 
 A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
@@ -82,10 +82,10 @@ If the score of a measure can be computed from a product of encoded rows, a scan
 finds the neighbours. If a measure is ``UpperBounded``, a product of encoded rows determines only an
 upper bound on the score. In this case, ``filter_refine`` finds candidates by the upper bounds, and
 ranks the candidates by their exact scores. There is no module for the measure "cosine": it is a row
-of the table in ``fastcos/similarity/table.py``, like most other measures without parameters. Inside
-the search, raw scores are compared instead of scores; the order of the items is the same.
-``results.neighbors_of`` converts raw scores to scores. On the warm path,
-``PreparedSearches.search`` converts the raw scores.
+of the table in ``fastcos/similarity/table.py``, like most other measures without parameters. A
+search compares raw scores, which order the items in the same way as the scores of the measure.
+``results.neighbors_of`` converts the raw scores of the neighbours to scores of the measure; on the
+warm path, ``PreparedSearches.search`` does so.
 
 The planner consists of the functions of three modules. These functions only compute plans: they
 change no data and start no threads. The plans depend on sizes, on a few facts about values (such as
@@ -98,20 +98,19 @@ whether norms are moderate), and on the constants of ``cost_model.COSTS``::
     batches    called by sources and explain: the queries of a batch, and the rows on disk that form
                a segment
 
-A plan can depend neither on the values of the queries (for example, on their norms) nor on the
-number of pairs that the bounds rule out. Modules that do not belong to the planner make the
+A plan does not depend on the values of the queries, for example on their norms. It does not depend
+on how many pairs the bounds rule out either. Modules that do not belong to the planner make the
 following decisions about a search:
 
-* The packed form of the rows, when an index is fitted or when a search packs rows:
+* The packed form of the rows is chosen when an index is fitted, or when a search packs rows.
   ``layout.tile_layout`` chooses int8 codes or float32 numbers. ``Segment.pack`` packs only one row
   of each group of equal rows if ``plan.pays_grouping`` returns True for the groups. A sample of the
   rows decides whether a direction is subtracted from all rows (``packing._common_direction``). A
   second sample of the rows decides whether a projection is added, and how many axes it has
   (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed form
   of the rows, but learns from ``SegmentSizes`` how the rows are packed.
-* Kernels or NumPy: ``parallel.readiness`` decides whether a search runs kernels or NumPy, and
-  starts a compilation if necessary. ``scan`` stores this decision in a ``Machine`` object, which
-  the planner reads.
+* ``parallel.readiness`` decides whether a search runs kernels or NumPy, and starts a compilation if
+  necessary. ``scan`` stores this decision in a ``Machine`` object, which the planner reads.
 * The instruction set, the number of threads and the working memory are settings (``config``) or
   arguments of the call. The planner reads these values from the ``Machine`` object, too.
 * The sizes of blocks inside a kernel are constants of the kernel, such as ``_WORDS_OF_RUN`` and
@@ -129,16 +128,17 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 
 * ``fit`` has packed the 1,000 rows of the example. The 64 codes of a row are 16 words of 4 bytes.
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
-* The first search of the example is planned: its plan has the method "packed", the kernel
-  "few_queries", ``first_rank`` 12, and a grid with one task.
+* The first search of the example is planned. Its plan has the method "packed" and the kernel
+  "few_queries". Its grid has one task, and its ``first_rank`` is 12.
 * The index stores the launch of this search, which contains the kernel call. The plan is the same
   for any number of threads, so the launch is stored under the key (1, 10): the number of queries
   and the number of neighbours.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
-* In the example, the kernel multiplies the codes of the query by the codes of every slot. The first
-  threshold is a guess. The kernel multiplies the largest product of each of the 32 panels by the
-  quantisation step of the panel, and the 12th largest of the 32 results is the first threshold.
+* In the example, the kernel multiplies the codes of the query by the codes of every slot. The
+  kernel then guesses a first threshold: it multiplies the largest product of each of the 32 panels
+  by the quantisation step of the panel, and takes the 12th largest of the 32 results
+  (``first_rank``).
 * On average, about 15 slots of the example reach the first threshold and are scored in float64.
 * The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
   reach it is not among the 10 best.

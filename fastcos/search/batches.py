@@ -10,9 +10,9 @@ from fastcos.parallel import memmap
 from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
-# Segments of memory-mapped items begin at multiples of this many rows. If a transform multiplies
-# this many rows at a time, transforming one segment after the other therefore yields the same rows,
-# bit for bit, as transforming all items together.
+# Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
+# blocks of this many rows therefore forms the same blocks, whether it reads one segment after the
+# other or all items at once. The transformed rows are the same, bit for bit.
 SEGMENT_MULTIPLE = 4096
 
 

@@ -115,7 +115,7 @@ def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[n
         )
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
-            f"{name} must be of shape (rows, bytes), none of them 0, got {array.shape}"
+            f"{name} must be of shape (rows, bytes), with no dimension of 0, got {array.shape}"
         )
     return array
 

@@ -21,8 +21,8 @@ from fastcos.validation import Floats, Integers
 # The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
 # The bytes that a listed item takes while its list is scored and ordered. The position, the row
-# number and the score of a listed item are stored twice: in the list, and in an array that contains
-# several lists, padded to the same length.
+# number and the score of a listed item are stored twice: once in the list, and once in an array of
+# several lists that are padded to the same length.
 _BYTES_PER_PAIR = 128
 # If the scores are computed by a method of the measure instead of a kernel, all lists in a block
 # are padded to the same length. A block of several lists has at most this many entries, including
@@ -101,7 +101,7 @@ def score_lists(
 ) -> Floats:  # fmt: skip
     """Return the raw score of each query with each item in its list, as one array (L,).
 
-    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its scores have the same
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its scores are at the same
     indices in the result. The score of a removed item is -inf.
     """
     raw_scores = np.full(len(positions), -np.inf)
@@ -186,8 +186,8 @@ def best_of_scored(
 ) -> Ranking:
     """Return the positions and raw scores (n, k) of the best entries of each list.
 
-    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its raw scores have the same
-    indices in ``raw_scores``. Entries with the score -inf are left out.
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its raw scores are at the
+    same indices in ``raw_scores``. Items with the score -inf are left out of the result.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = padding(n, k)

@@ -66,9 +66,9 @@ class CostModel:
     # excludes more than max_dropped_ids items, the search uses a mask of allowed items. Making a
     # mask takes time proportional to the number of all items.
     max_dropped_ids: int = 64
-    # Equal rows are grouped only if a row of the data occurs at least this many times on average.
-    # If the average were lower, most groups would be single rows, and grouping would take longer
-    # than it saves.
+    # Equal rows are grouped only if the number of copies of a row, averaged over all rows, is at
+    # least this number. If the average were lower, most groups would be single rows, and grouping
+    # would take longer than it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items, of which each query searches one ----------------------------------------
@@ -87,8 +87,9 @@ class CostModel:
     min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
-    # A search with at most this many queries runs as one launch. The threads divide the rows if
-    # there are fewer panels of queries than threads; otherwise, they divide the queries.
+    # A search with at most this many queries is a single launch: the compiled kernel performs all
+    # steps of the search. If there are fewer panels of queries than threads, the threads divide the
+    # rows among themselves; otherwise, they divide the queries.
     max_queries_sharing_rows: int = 64
     # A search uses a further thread only if the thread has at least this many bytes of codes to
     # read. For fewer than min_bytes_per_thread bytes, waking the thread and merging its results
@@ -133,20 +134,22 @@ class CostModel:
     # The kernel ``self_join`` multiplies each pair of rows once instead of twice
     # (``plan._plan_self_join``). The kernel saves no time if there are fewer than
     # min_columns_of_join columns, because the multiplications then take only a small part of the
-    # time of a search. The kernel estimates the thresholds of the rows from a sample of panels. If
-    # a larger share of the panels than 1 / min_sample_stride_of_join were sampled, sampling would
+    # time of a search. To estimate thresholds, the kernel samples every s-th panel. If s is less
+    # than min_sample_stride_of_join, the kernel is not used, because sampling so many panels would
     # take more time than the kernel saves.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
-    # For a large k, scoring the candidates in float64 takes most of the time. A join therefore
-    # saves time only if multiplying one row by all rows takes at least this many seconds for each
-    # of the k neighbours.
+    # For a large k, scoring the candidates in float64 takes most of the time. A self-join is
+    # therefore used only if multiplying one row by all rows takes at least k times this many
+    # seconds.
     min_seconds_per_joined_neighbor: float = 5e-7
-    # The join compares blocks of about panels_of_joined_block panels. Every block has at least
-    # min_panels_of_joined_block panels, because starting the threads for every round takes time.
+    # A self-join compares pairs of blocks, in several rounds. A block has about
+    # panels_of_joined_block panels, but at least min_panels_of_joined_block, because starting the
+    # threads for every round takes time.
     panels_of_joined_block: int = 64
     min_panels_of_joined_block: int = 16
-    # During the join, the buffer of a row has space for this many candidates per neighbour.
+    # During a self-join, the buffer of a row has space for at least this many candidates per
+    # neighbour.
     candidates_per_joined_neighbor: int = 8
     # If a search scores every pair, and the rows have fewer than 64 columns, one task scores this
     # many pairs. A task of this size takes about 2 ms.
@@ -230,10 +233,11 @@ class CostModel:
     # columns, and 0.15 for a text model whose embeddings vary mainly along few axes.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
-    # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
-    # threshold_ranks contains a number k and an average rank. The rank of the threshold among all
-    # scores of its query is averaged over a search for k neighbours. The chosen number of axes has
-    # the lowest mean cost over the values of k in usual_k.
+    # While a search for k neighbours reads the rows, the threshold of a query rises to its k-th
+    # best score. At each moment, the threshold has a rank among all scores of its query. Each pair
+    # in threshold_ranks contains k and the average of this rank over the whole search. For each
+    # number of axes, the costs are averaged over the values of k in usual_k; the number of axes
+    # with the lowest average is chosen.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -247,8 +251,8 @@ class CostModel:
     pair_cost_per_column: float = 2.0
     # A projection is added only if it is estimated to make the tiles at least this many times as
     # fast. The first number is for searches with few queries, and the second number is for searches
-    # with many queries. A projection pays only if it makes the tiles much faster, because it does
-    # not reduce the time for float64 scores, and because every query must be projected.
+    # with many queries. A small gain would not pay, because a projection does not reduce the time
+    # for float64 scores, and because every query must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -293,13 +297,13 @@ class CostModel:
     numpy_bytes_per_candidate: int = 96
 
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
-    # For each query, the measure scores this many candidates in addition to k.
+    # For each query, the measure first scores k candidates and this many additional candidates.
     extra_candidates: int = 14
-    # If these candidates do not suffice for a query, a list collects all items whose bound is high
-    # enough. The list of a query has this capacity at first.
+    # If the first candidates of a query do not suffice, all items with a sufficiently high bound
+    # are collected in a list. This is the initial capacity of the list.
     refined_capacity: int = 256
-    # If the list of a query is too short for all items whose bound is high enough, these items are
-    # collected again, in a list that is refined_growth times as long.
+    # If the list of a query is too short, the items are collected again, in a list that is
+    # refined_growth times as long.
     refined_growth: int = 8
     # The bytes that a candidate takes while the measure scores it.
     refined_bytes_per_candidate: int = 128
@@ -357,7 +361,7 @@ class CostModel:
     # index, and the second number is for all other searches.
     seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
-    # The seconds for fitting a measure to the items.
+    # The seconds for fitting a measure to the items, whatever their number.
     seconds_per_fit: float = 2.0e-4
     # The seconds for waking the threads of the pool and merging their results.
     seconds_per_handover: float = 5.0e-5

@@ -94,7 +94,7 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
 
 
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
-    """Return, for each row, one hash of the row together with its bias.
+    """Return, for each row, a hash of the row and its bias.
 
     Each word of the row and the bits of its bias are multiplied by fixed random 64-bit weights; the
     hash is the sum of these products, modulo 2^64.
@@ -126,9 +126,9 @@ def expand(
 
     The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
     above the group of an item contains a row that ranks above the item. If an item is one of the
-    best k items, at most k - 1 items rank above it. The query itself may also rank above the item,
-    although the query is excluded from the results. Therefore, at most k groups rank above the
-    group of the item.
+    best k items, at most k - 1 items rank above it. In addition, the query itself may rank above
+    the item, although the query is excluded from the results. Therefore, at most k groups rank
+    above the group of the item.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

@@ -29,7 +29,7 @@ class Estimate:
     memory : float
         The seconds for reading codes or rows.
     multiply : float
-        The seconds for the products. Reading and multiplying overlap in time.
+        The seconds for the multiply-adds. Reading and multiplying overlap in time.
     scores : float
         The seconds for scoring candidates in float64, and for selecting the best of them.
     packing : float
@@ -94,7 +94,7 @@ def _of_all_pairs(
 ) -> Estimate:
     """Return the estimate for the methods that score every pair: "score_all" and "numpy".
 
-    m is the number of rows with which the search compares the queries.
+    m is the number of rows that the search compares with each query.
     """
     n, d = request.n_queries, segment.n_columns
     row_bytes = _row_bytes(segment)
@@ -150,8 +150,8 @@ def _of_tiles(
         # also multiplies all rows by the panels of the sample.
         share = 0.5 + 1 / plan.sample.stride
         bytes_read *= share
-    # Comparing a panel with fewer than 32 queries takes as long as comparing a full panel, unless
-    # the kernel compares very few queries one by one.
+    # A panel of queries that is only partly filled takes as long as a full panel of 32 queries,
+    # unless the kernel compares very few queries one by one.
     is_one_by_one = plan.kernel in ("few_queries", "projected_queries")
     lanes = n if is_one_by_one else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1

@@ -191,7 +191,7 @@ def describe_method(plan: SearchPlan) -> str:
 
 
 def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
-    """Return in words how a search is divided among threads, and how many bytes are read."""
+    """Describe in words how a search is divided among threads, and how many bytes it reads."""
     grid = plan.grid
     threads = "1 thread" if grid.n_threads == 1 else f"{grid.n_threads} threads"
     bytes_text = f"{_bytes(estimate.bytes_read)} are read"
@@ -231,7 +231,8 @@ def explain_source(
             n_queries, items.n_live, n_columns, k, options.n_threads, (), n_queries, 1, 0,
             Estimate(), 0.0, options.working_memory, "",
         )  # fmt: skip
-    # The plan depends only on the number and the width of the queries.
+    # The plan depends only on the number of queries and on their number of columns, so zeros stand
+    # for the queries.
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
     request = SearchRequest(queries, k, allowed_positions, None, None)
     batch = min(n_queries, items.batch_size(request, options))
@@ -239,9 +240,9 @@ def explain_source(
     is_bounded = is_upper_bounded(items.measure)
     if is_bounded:
         reasons = (
-            f"{items.measure.name} only bounds an inner product: {n_candidates(k, n_allowed)} "
-            "candidates of each query are found first, and the measure then scores the candidates; "
-            "the time that the measure takes is not estimated",
+            f"an inner product gives only an upper bound on {items.measure.name}: "
+            f"{n_candidates(k, n_allowed)} candidates of each query are found first, and the "
+            "measure then scores the candidates; the time that the measure takes is not estimated",
         )
     planned: list[_Planned] = []
     if items.segments:
@@ -522,7 +523,7 @@ def _bytes(value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Return a number as text: from 10 on, a whole number; below 10, two significant digits."""
+    """Return a number as text: a whole number from 10 on, and two significant digits below 10."""
     if value <= 0:
         return "0"
     digits = max(0, 1 - math.floor(math.log10(value)))

@@ -29,7 +29,7 @@ from fastcos.validation import Floats, Integers
 # previous step.
 _DOUBLINGS = 40
 # The number of halvings in the bisection after the last step. The halvings reduce the error to less
-# than 2 % of the length of this step.
+# than 2 % of the length of the last step.
 _HALVINGS = 6
 
 
@@ -172,8 +172,8 @@ def _min_raw_scores(
     ``min_scores`` (n,). The function starts at ``last_scores`` (n,), the raw scores of the last
     candidates. It lowers the raw score in steps, doubling the step each time, until the upper bound
     for the raw score is below ``min_scores``. A bisection within the last step then raises the raw
-    score again, as far as the upper bound stays below ``min_scores``. If the upper bound is still
-    at least ``min_scores`` after the last step, the result is -inf.
+    score again, but only so far that the upper bound stays below ``min_scores``. If the upper bound
+    is still at least ``min_scores`` after the last step, the result is -inf.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

@@ -7,8 +7,8 @@ one thread. ``plan.plan_groups`` chooses one of three methods for each group::
     is_tiled          one thread searches the group by tiles, while others search other groups
     is_segment        all threads together search the group as a segment of its own
 
-A group is packed for tiles once enough queries have searched it, in this search and in all earlier
-searches.
+A group is packed for tiles once this search and all earlier searches together contain enough
+queries of the group.
 """
 
 import itertools
@@ -100,10 +100,11 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search the groups in ``is_segment`` one by one, and all other groups together.
+        """Search the groups of some queries one by one, and the groups of other queries together.
 
-        ``places`` contains the indices of the queries whose groups are searched together. The
-        result of a query whose group has no items is padding.
+        If ``is_segment`` is True for a query, its group is searched on its own. ``places`` contains
+        the indices of the queries whose groups are searched together. The result of a query whose
+        group has no items is padding.
         """
         positions, raw_scores = padding(len(codes), self._request.k)
         if len(places):
@@ -222,7 +223,7 @@ def _search_panels(
     tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
-    # The codes of all groups have the same units, so the queries are scaled only once, for the
+    # All groups are packed with the same scaling, so the queries are scaled only once, for the
     # first group.
     panels = order.packed(int(group_of[0]))
     scaled_queries = pack_queries(panels, queries, exclusions)

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 
 # A search accepts any k up to this number, and pads the results if the index holds fewer items. A
-# search accepts a larger k only if the index has at least k positions. Otherwise, such a k is
-# probably a mistake, and the padding would fill the memory.
+# search accepts a larger k only if the index has at least k positions. If the index has fewer
+# positions, so large a k is probably a mistake, and the padding would fill the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
@@ -388,11 +388,12 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
-        # A prepared search must meet three conditions, which the module ``prepared`` lists;
-        # ``is_plain`` is part of the first condition. A prepared search is tried before the
-        # arguments are checked, because checking them takes longer than the search itself. If the
-        # caller has passed allowed_ids or exclude_ids, the ids must first be converted to
-        # positions, so the prepared search is tried further below.
+        # A prepared search must meet three conditions, which the module ``prepared`` lists.
+        # ``is_plain`` says whether the arguments meet the first condition, apart from ``allowed``
+        # and the ids. A prepared search is tried before the arguments are checked, because checking
+        # them takes longer than the search itself. If the caller has passed allowed_ids or
+        # exclude_ids, the ids must first be converted to positions, so the prepared search is tried
+        # further below.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None
@@ -468,9 +469,9 @@ class SimilarityIndex:
         k, state = validation.as_count("k", k), self._fitted_state()
         item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
         positions = state.positions_of(item_ids)
-        # A search that excludes a different item for each query cannot be prepared. Therefore the
-        # search finds k + 1 neighbours, which usually include the item itself, and the item is
-        # dropped afterwards.
+        # A search that excludes a different item for each query cannot be prepared. This search
+        # therefore excludes no item and finds k + 1 neighbours. They usually include the query item
+        # itself, which is then dropped.
         neighbors = self.search(
             state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
             min_score=min_score, groups=groups, n_threads=n_threads,
@@ -854,7 +855,7 @@ class SimilarityIndex:
         state = self._fitted_state()
         try:
             positions = state.find_positions(as_ids("id", [id]))
-        except (TypeError, ValueError):  # id is not a valid id, or is not of the type of the ids
+        except (TypeError, ValueError):  # not a valid id, or of another type than the ids
             return False
         return bool(positions[0] >= 0)
 

@@ -88,8 +88,8 @@ def files_of(
 ) -> IndexFiles:
     """Return the data that must be written to save an index to the directory ``path``.
 
-    ``saved`` is the present content of the directory, if this index was read from it or saved to it
-    before; otherwise it is None.
+    If this index was read from the directory or saved to it before, ``saved`` is the present
+    content of the directory; otherwise, ``saved`` is None.
     """
     measure_fields, measure_arrays = serialization.to_parts(measure)
     to_save = index_files.parts_to_save(
@@ -125,8 +125,8 @@ def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedInde
     """
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)
-        # The keys of parts are random. If the saved fields equal ``fields``, they must therefore
-        # come from the interrupted save of this index.
+        # The keys of parts are random. If the fields in the directory equal ``fields``, the
+        # interrupted save of this index must therefore have written them.
         if saved_fields == json.loads(json.dumps(fields)):
             return dataclasses.replace(written, checksum=checksum)
     return None
@@ -140,8 +140,8 @@ def read_directory(
 ) -> LoadedIndex:
     """Check the content of a directory, and return the index that the directory contains.
 
-    Parts in ``old_parts`` that have not changed since they were read are reused. The arguments are
-    described in ``index_state.read_state``.
+    ``old_parts`` contains the parts that this process has already read; parts that have not changed
+    since then are reused. ``saved_fields`` is described in ``index_state.read_state``.
     """
     with storage.refuse_damage(path):
         measure_fields = storage.field(stored.fields, "measure", dict)

@@ -6,7 +6,7 @@ written completely. For an old part, at most the list of removed rows is written
 replaced last, in a single step (:mod:`fastcos.storage.directory`). The arrays of a part are::
 
     rows_KEY, ids_KEY, norms_KEY     the rows (low-precision rows as bits), their ids and norms
-    id_bytes_KEY, id_ends_KEY        the ids instead of ids_KEY, if one is much longer than others
+    id_bytes_KEY, id_ends_KEY        the ids as bytes, if one id is much longer than the others
     positions_KEY                    the positions of the rows, if they are not consecutive
     id_order_KEY                     the row numbers by ascending id, if the ids do not ascend
     removed_KEY                      the row numbers of removed items

@@ -5,7 +5,7 @@ removed, their rows stay in the part, but searches skip these rows. The items of
 not removed are called live. A search is fast if the index has few parts and few removed rows.
 Therefore every change also merges small parts, and rewrites every part in which less than half of
 the rows are live. Over all changes of an index, a row is copied O(log p) times on average. For each
-range of part sizes, the number of parts is limited::
+range of part sizes, the number of parts whose rows have the same number type is limited::
 
     live rows of a part         below 4,096    to 16,384    to 65,536    to 262,144    ...
     largest number of parts               1            3            3             3
@@ -35,15 +35,16 @@ from fastcos.validation.ids import NO_ID, Ids, are_strings
 # single row therefore takes at most as long as packing this number of rows, unless larger parts are
 # merged (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
-# The names that the arrays of packed items have in a saved directory. In the record that kernels
-# read, these arrays have the same names, except for the array "order".
+# The names that the arrays of packed items have in a saved directory. The record that kernels read
+# has the same names for these arrays, except for the array "order" (``_RENAMED_FIELDS``).
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
 _RENAMED_FIELDS = {"order": "row_of_slot"}
 # In a directory, the array NAME of a projection is called prefix_NAME, unless this dictionary maps
 # NAME to another name.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
-# When this many parts have sizes in the same range, they are merged into one part. The upper end of
-# a range of sizes is this many times its lower end.
+# When this many parts have sizes in the same range, they are merged into one part; below
+# _SMALL_PART rows, two parts are merged. The upper end of a range of sizes is this many times its
+# lower end.
 _MERGE_FACTOR = 4
 # A part is rewritten without its removed rows if the share of live rows in the part is below this
 # number.
@@ -181,7 +182,8 @@ class IndexPart:
         segment = self.segment.without(row_numbers)
         if len(segment.live_row_numbers):
             segment.pack()
-        # If the segment was packed again, it no longer matches the files with the old key.
+        # If the segment was packed again, the files with the old key do not contain the new packed
+        # rows.
         key = self.key if segment.live is not None else uuid.uuid4().hex
         return replace(self, segment=segment, key=key)
 

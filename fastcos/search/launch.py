@@ -20,9 +20,9 @@ from fastcos.search.task_grid import TaskGrid
 from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
-# Some calls to ``tile_top_k.search_grid`` perform a whole search. In such a call, empty arrays are
-# passed for some arguments, and the kernel computes these arguments itself: the norms, the scaling
-# and the indices of the queries, the thresholds, and the unproved thresholds.
+# Some calls to ``tile_top_k.search_grid`` perform a whole search. Such a call passes the following
+# empty arrays, and the kernel itself computes what they would contain: the norms, the scaling and
+# the indices of the queries, their thresholds, and their unproved thresholds.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)
@@ -48,8 +48,8 @@ class Launch(NamedTuple):
     k : int
         The number of rows to find for each query.
     fits_all_options : bool
-        Whether the launch is the same for any number of threads and for any working memory that is
-        not unusually small. ``SearchPlan`` has the same field.
+        Whether the launch is the same for any number of threads, and for any working memory unless
+        it is unusually small. ``SearchPlan`` has the same field.
     """
 
     kernel: Any

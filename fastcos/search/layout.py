@@ -8,7 +8,8 @@ import numpy.typing as npt
 from fastcos.kernels import tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 
-# Rows are rotated over at least this many columns before they are quantised to int8.
+# Rows with fewer columns are padded with zeros to this many columns, before they are rotated and
+# quantised to int8.
 _MIN_ROTATED_COLUMNS = 16
 
 
@@ -41,8 +42,8 @@ def tile_layout(isa: str, n_columns: int) -> TileLayout:
     """Return the layout in which an instruction set searches rows of this many columns.
 
     Rows are packed as int8 codes under two conditions: the instruction set can multiply codes, and
-    an inner product of two rows of codes fits int32. If rows cannot be packed as int8 codes, they
-    are packed as float32 numbers.
+    an inner product of two rows of codes fits into an int32. If rows cannot be packed as int8
+    codes, they are packed as float32 numbers.
     """
     if n_columns > tiles.MAX_CODED_COLUMNS or not INSTRUCTION_SETS[isa].has_codes:
         return float_layout(isa, n_columns)

@@ -113,7 +113,8 @@ def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
     current_rows = as_canaries(rows, saved_rows.shape[1]).astype(np.float64)
     if len(current_rows) != len(saved_rows):
         raise ValueError(
-            f"rows must be one row for each of {len(saved_rows)} canaries, got {len(current_rows)}"
+            f"rows must have one row for each of {len(saved_rows)} canaries, "
+            f"got {len(current_rows)}"
         )
     norms = np.linalg.norm(current_rows, axis=1) * np.linalg.norm(saved_rows, axis=1)
     cosines: Floats = (current_rows * saved_rows).sum(axis=1) / np.where(norms > 0, norms, 1)

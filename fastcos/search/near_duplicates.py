@@ -62,7 +62,7 @@ class NearDuplicates(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Two sentences: the number of near-duplicates, and the number of items that have none."""
+        """Two sentences: how many items are near-duplicates, and how many are not."""
         n_items, n_groups = int((self.labels >= 0).sum()), len(self.representatives)
         n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (

@@ -5,7 +5,7 @@ queries and a block gives approximate scores, whose error is proved to be at mos
 approximate score minus the margin is a lower bound on the exact score; an approximate score plus
 the margin is an upper bound. A pair of a query and an item is a candidate as long as its upper
 bound is at least the k-th largest lower bound of the query. If a pair is still a candidate after
-the last block, its exact score is computed. The products are summed in the same order as in
+the last block, its exact score is computed: a float64 sum, in the same order as in
 :mod:`fastcos.kernels.pair_scores`.
 
 The margin is derived as follows. Let u be the unit roundoff of the type of the product, let x and y
@@ -51,8 +51,8 @@ from fastcos.parallel import background
 from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
-# _SAFE_NORMS maps a floating-point type to two norms. Rows are multiplied in this type only if
-# their norms lie between these two norms.
+# _SAFE_NORMS maps a floating-point type to two norms. Products of rows in this type are used only
+# if the norms of the rows lie between these two norms, or if the rows are zero.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # Before BLAS multiplies rows, this many entries are converted at once to the type of the product
 # (32 MiB of float32). The number of entries must be large, because on busy cores every call of BLAS
@@ -118,7 +118,7 @@ def search(
     candidates = _Candidates(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, "f8", "f8")))
     limit = 0
     use_float32 = items.rows.dtype != np.float64
-    with np.errstate(all="ignore"):  # rows with huge or tiny norms may overflow or underflow
+    with np.errstate(all="ignore"):  # products of huge or tiny rows may overflow or underflow
         for lo in range(0, m, width):
             block = numbers[lo : lo + width]
             first, last = np.searchsorted(place, (lo, lo + width))
@@ -128,7 +128,7 @@ def search(
             if use_float32 and (pairs is None or len(pairs.queries) > n * (4 * k + width // 16)):
                 # There are too many candidates, because the rows are nearly parallel, or their
                 # distances are small compared with their norms. Products in float64 have smaller
-                # error margins than products in float32, so most pairs can be ruled out.
+                # error margins than products in float32, so they can rule out most pairs.
                 use_float32 = False
                 pairs = _block_candidates(*arguments, "float64")
             both: Any = candidates, pairs
@@ -164,7 +164,7 @@ def _block_candidates(
         kth = np.partition(estimates, width - k, axis=1)[:, width - k]
         np.maximum(kth_lower, kth - margins, out=kth_lower)
     # The thresholds are rounded down, so that no candidate is lost. Forbidden pairs have the
-    # estimate -inf, so they never become candidates.
+    # approximate score -inf, so they never become candidates.
     thresholds = np.nextafter((kth_lower - margins).astype(estimates.dtype), -np.inf)
     query, column = np.divmod(np.flatnonzero(estimates > thresholds[:, None]), width)
     scores = estimates[query, column].astype(np.float64)
@@ -305,7 +305,7 @@ def _exact_best(
 
 
 def _score(metric_type: str, queries: Any, items: Any, query: Integers, number: Integers) -> Floats:
-    """Return the exact raw score of each pair, bit-for-bit equal to that of ``pair_scores``."""
+    """Return the exact raw score of each pair, bit for bit as ``pair_scores`` computes it."""
     scores = np.empty(len(query))
     for part in slices(len(query), queries.rows.shape[1]):
         x, y = queries.rows[query[part]], items.rows[number[part]]

@@ -33,7 +33,7 @@ _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
 # The smallest and the largest norm of rows that are safe for products in float32. If norms lie
-# between these two numbers, products do not overflow, and the errors from underflow are less than a
+# between these two numbers, products do not overflow. Underflow then causes errors of less than a
 # tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
@@ -51,8 +51,8 @@ _MIN_ITEMS = 256
 # Two directions count as close if their cosine is at least this number. The difference between 1
 # and _CLOSE_COSINE is about as large as the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
-# If at least this share of the compared directions is close to one of them, the shift is computed
-# from these close directions.
+# If at least this share of the compared directions is close to one of the compared directions, the
+# shift is computed from these close directions.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
 # shift. Subtracting a mean of length 0.2 shortens unit rows by 2 %. The mean of 2,048 random
@@ -398,8 +398,8 @@ def _no_projection(depth: int, quantised: bool) -> Any:
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array (count,) whose data starts at a cache line.
 
-    NumPy allocates the array and requests huge pages from Linux for it, because the speed of memory
-    limits the speed of a scan.
+    NumPy allocates the memory, because NumPy requests huge pages from Linux. With huge pages, a
+    scan reads the memory faster, and reading memory limits the speed of a scan.
     """
     dtype = np.dtype(dtype)
     size = count * dtype.itemsize
@@ -436,8 +436,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     if n < _MIN_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # The sampled items are at multiples of the golden ratio (modulo 1), which do not fall into step
-    # with items that repeat regularly.
+    # The sampled items are at multiples of the golden ratio (modulo 1). Even if similar items recur
+    # at regular distances, such a sample does not consist mainly of similar items.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     sampled_items = numbers[(places * n).astype(np.int64)]
     sample, weights = rows[sampled_items], factors[sampled_items]

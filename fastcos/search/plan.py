@@ -24,12 +24,12 @@ about a search that other modules make.
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
 
-* an index runs a prepared search only under two conditions: the queries need no validation, and the
-  kernel finds no query whose norm is zero, very small or very large (``prepared``);
+* an index runs a prepared search only if the queries need no validation, and the kernel finds no
+  query whose norm is zero, very small or very large (condition 3 in ``prepared``);
 * if a projection does not make a query faster, the kernel stops using the projection for this
   query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
-  once more. A query of zeros is not compared with any row if it has the same score with every
-  row. With the method "distinct", only one of several equal queries is searched (``scan``).
+  once more. If a query of zeros has the same score with every row, it is not compared with any row.
+  With the method "distinct", only one of several equal queries is searched (``scan``).
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. In this module, a panel is a block of 32 packed rows, and a slot is the place of a row in
@@ -191,11 +191,11 @@ class SearchPlan:
         pairs. If they rule out too few pairs to save time, the kernel stops using them
         (``kernels.projection_filter``).
     fits_all_options : bool
-        Whether the plan is the same for any number of threads and for any working memory that is
-        not unusually small.
+        Whether the plan is the same for any number of threads, and for any working memory unless it
+        is unusually small.
     needed_rows : float
-        The expected number of packed rows, best first, up to the k-th row that is allowed in the
-        results. It is larger than k if some of the packed rows are not allowed.
+        The number of best packed rows among which k rows are expected to be allowed in the results.
+        This number is larger than k if some of the packed rows are not allowed.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
@@ -230,10 +230,10 @@ class SearchPlan:
         corrects it, so no second launch is needed. An index can prepare a search that is a single
         launch (``prepared``).
 
-        ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of allowed
-        rows. For a search with few queries and no mask, the rows of all segments are counted; for
-        any other search, only the rows of this segment are counted. Therefore, if the search
-        excludes no pairs, each query finds k rows in the segments that are searched.
+        If a search excludes no pairs, each query finds k rows in the segments that are searched,
+        because ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of
+        allowed rows. For a search with few queries and no mask, the allowed rows of all segments
+        are counted; for any other search, only those of this segment are counted.
         """
         return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
@@ -426,8 +426,8 @@ def _plan_unpacked(
     if not (costs.min_queries_unpacked <= n <= costs.max_queries_unpacked and is_large):
         reasons.append(
             "multiplication of unpacked rows is not used: it saves time only for "
-            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries, and from "
-            f"2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds on"
+            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries and at least "
+            f"2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds"
         )
         return None
     # With AVX2, tiles of int8 codes use wider registers than tiles of float32 rows
@@ -510,7 +510,7 @@ def _plan_distinct(
     inner = _plan_packed(rows, request_groups, machine, costs, ())
     reason = (
         f"one row of each group of duplicates is searched ({n_distinct:,} of {segment.n_live:,} "
-        "rows), and its copies share its score"
+        "rows); its duplicates have the same score"
     )
     return SearchPlan(
         "distinct", layout=inner.layout, grid=inner.grid, buffer_bytes=inner.buffer_bytes,
@@ -539,7 +539,7 @@ def drops_excluded_ids(n_excluded: int) -> bool:
 def pays_grouping(ends: Integers, n: int) -> bool:
     """Return whether grouping equal rows saves time.
 
-    If the n rows are ordered by group, ``ends`` contains the end of every group except the last.
+    The n rows are ordered by group, and ``ends`` contains the end of every group except the last.
     """
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
     # BLAS is not used, because its threads would keep cores busy for some milliseconds after each
@@ -581,7 +581,7 @@ def _plan_allowed(
         reasons.append("the allowed rows are too many to be packed for this search alone")
         return None
     if codes > machine.working_memory:
-        reasons.append("codes of the allowed rows alone would exceed the working memory")
+        reasons.append("the codes of the allowed rows alone would exceed the working memory")
         return None
     # The search of the packed rows is planned again, after their duplicates have been counted.
     rows = SegmentSizes(
@@ -618,9 +618,9 @@ def _plan_packed(
     # prepared. For a small segment, a prepared search saves more time than scoring every pair would
     # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
-    # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
-    # allowed rows. ``is_scanned`` counts the rows of all segments; the last ``elif`` below counts
-    # the rows of this segment. Each query therefore finds k rows, as ``prepared`` requires.
+    # As ``prepared`` requires, each query finds k rows, because packed rows are scanned only if k
+    # is at most an eighth (max_neighbor_share) of the number of allowed rows. ``is_scanned`` counts
+    # the allowed rows of all segments; the last ``elif`` below counts those of this segment.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -631,11 +631,11 @@ def _plan_packed(
     if not machine.has_tiles:
         fault = "there are no tiles without Numba's compiler"
     elif n_packed > costs.max_rows_for_tiles:
-        fault = f"tiles can number at most {costs.max_rows_for_tiles:,} rows"
+        fault = f"tiles can search at most {costs.max_rows_for_tiles:,} rows"
     elif n_packed < costs.min_rows_for_tiles and not is_scanned:
         fault = f"tiles are faster only for at least {costs.min_rows_for_tiles} rows"
     elif needed_rows > costs.max_neighbor_share * n_packed and not is_scanned:
-        fault = "k is more than an eighth of the rows, so bounds would drop too few of them"
+        fault = "k is more than an eighth of the rows, so bounds would rule out too few rows"
     if fault:
         return _plan_score_all(
             segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
@@ -692,7 +692,8 @@ def _plan_few(
 ) -> SearchPlan:
     """Plan a scan for few queries; the rows are divided among the threads."""
     n, k = request.n_queries, request.k
-    # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
+    # ``of_panel`` is the number of bytes that ``search_few_queries`` allocates for each panel, and
+    # ``of_best`` is the number of bytes that it allocates for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
     # Because of the divisor 2, the products that all threads store take at most half of the working
@@ -736,9 +737,8 @@ def _plan_self_join(
 
     The thresholds and candidates of all rows must be in memory at the same time. With the tile
     registers of AMX, multiplications take so little time that halving their number saves nothing.
-    The function is called only for searches without a projection, because a projection saves at
-    least as much time as a self-join for clustered rows and k = 10 (``docs/dev/costs.md``,
-    "Self-joins").
+    The function is called only for searches without a projection. For clustered rows and k = 10, a
+    projection saves at least as much time as a self-join (``docs/dev/costs.md``, "Self-joins").
     """
     n, k = request.n_queries, request.k
     is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)
@@ -761,8 +761,8 @@ def _plan_self_join(
     n_blocks = 2 * machine.n_threads * max(1, rounded)
     panels_per_block = -(-n_panels // n_blocks)
     capacity = capacity_of_join(k, costs)
-    # The bytes of the state of one row, and the bytes that a task allocates for one row of its
-    # block (``kernels.self_join``).
+    # ``of_state`` is the number of bytes of the state of one row, and ``of_task`` is the number of
+    # bytes that a task allocates for one row of its block (``kernels.self_join``).
     of_state = 8 * capacity + 16 * k + 4 * layout.words + 64
     of_task = 4 * layout.words + 4 * sample.rank + 64
     buffers = n_panels * PANEL * of_state + machine.n_threads * (

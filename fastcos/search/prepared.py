@@ -1,35 +1,35 @@
 """Prepared searches: an index stores kernel calls, like the prepared statements of a database.
 
-A prepared search of one query takes a few microseconds in addition to the time of its kernel.
-Validating and encoding the queries and planning the search would take longer than searching a small
-index. An index therefore stores the kernel calls of a search, with all of their arguments except
+A prepared search of one query takes a few microseconds in addition to the time of its kernel. In a
+small index, searching takes less time than validating and encoding the queries and planning the
+search. An index therefore stores the kernel calls of a search, with all of their arguments except
 the queries (``launch.Launch``). The stored calls are found by a key, which consists of k and the
 number of queries. If the plan depends on the number of threads or on the working memory, as in a
 large index, the key contains these options as well. The next search with the same number of queries
 and the same k passes its queries to the kernel without validating them. Queries are converted only
-if their number type differs from that of the items. The kernel measures the norms of the queries,
-and reports queries with unusual norms.
+if their number type differs from the number type of the items. The kernel computes the norms of the
+queries, and reports queries with unusual norms.
 
 A search can be prepared under three conditions. If a search does not meet all three conditions,
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
 results.
 
-1. The results are limited only by k and by a mask of the items. The only option that the caller may
-   set is the number of threads. ``SimilarityIndex.search`` checks condition 1 before it calls
-   ``PreparedSearches.search``. A prepared search may have ``allowed_ids`` or ``exclude_ids`` that
-   hold for all queries: the ids are converted to a mask, or to a few items that are dropped from
-   the results.
+1. Only k and a mask of the items limit the results. Of the options, the caller may set only the
+   number of threads. ``SimilarityIndex.search`` checks condition 1 before it calls
+   ``PreparedSearches.search``. A prepared search may have ``allowed_ids`` or ``exclude_ids`` if
+   they are the same for all queries: the ids are converted to a mask, or to a few items that are
+   dropped from the results.
 2. The plan for each part of the index says that a single launch searches the whole part. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. k is an int, a launch can read the queries (``_can_be_read``), and no query has a norm that is
-   zero, very small or very large. No plan contains the condition on the norms, because plans do not
+   zero, very small or very large. No plan mentions the condition on the norms, because plans do not
    depend on the values of the queries.
 
-A search whose launches are stored needs only ``PreparedSearches.search`` and the two methods that
-follow it in the code. The three methods check the form of the queries, find and run the stored
-launches, and convert the results of the launches. ``_find_or_plan`` and the code after it run in
-four cases: no launches are stored, the stored launches are outdated, the key of the stored launches
-contains the options, or the call passes a mask or a number of threads.
+A search whose launches are stored needs only the methods ``search``, ``_can_be_read`` and
+``_merge`` of ``PreparedSearches``. These methods check the form of the queries, find and run the
+stored launches, and convert the results of the launches. ``_find_or_plan`` is called in four cases:
+no launches are stored, the stored launches are outdated, the key of the stored launches contains
+the options, or the call passes a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,8 @@ from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
-# The largest number of searches that an index stores, whether they can be prepared or not.
+# The largest number of searches for which an index stores launches, or stores that they cannot be
+# prepared.
 _MAX_STORED = 256
 # The launches of one search, one for each part of the index.
 _Launches = tuple[Launch, ...]
@@ -201,7 +202,8 @@ class PreparedSearches:
             segment = part.segment
             allowed_rows = segment.live if mask is None else segment.allow_mask(mask)
             # The packed rows are read before the plan is made. If a projection is added after this
-            # line, the launch refers to the old packed rows, so it is recognised as outdated.
+            # line, the launch refers to the old packed rows, and ``search`` recognises that the
+            # launch is outdated.
             packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), allowed_rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)

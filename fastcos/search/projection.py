@@ -2,10 +2,10 @@
 
 If rows of embeddings are rotated to their principal axes, most of their squared norm is in the
 first third of the coordinates. A projection stores the first coordinates of every row as short
-codes. With a projection, the tiles multiply the short codes first, and an upper bound on the score
-rules out nearly all pairs of a query and a row (``kernels.projection_filter``). The full codes are
-multiplied only for pairs that the upper bound does not rule out. A sample of the items shows
-whether a projection saves time.
+codes. With a projection, the tiles multiply the short codes first. The products give upper bounds
+on the scores, which rule out nearly all pairs of a query and a row (``kernels.projection_filter``).
+The full codes are multiplied only for the remaining pairs. A sample of the items shows whether a
+projection saves time.
 """
 
 import atexit
@@ -62,9 +62,9 @@ class Axes(NamedTuple):
     largest_k: Floats32
 
 
-# At most this many threads compute projections at the same time, because each of them keeps the
-# rows of its index in memory. When this number of threads is running, the calling thread computes
-# the next projection itself.
+# At most this many threads compute projections at the same time, because each thread keeps the rows
+# of an index in memory. While this many threads are running, a thread that needs another projection
+# computes it itself.
 _MAX_THREADS = 4
 
 
@@ -163,8 +163,9 @@ def add_or_warn(
 ) -> PackedItems:
     """Return the result of ``add_projection``; if it fails, warn and return the packed items.
 
-    Even if a projection cannot be computed, for example for lack of memory, a search or a ``fit``
-    must succeed. Without a projection, searches return the same results but take longer.
+    If a projection cannot be computed, for example for lack of memory, the search or the ``fit``
+    must succeed nevertheless. Without a projection, searches return the same results but take
+    longer.
     """
     try:
         return add_projection(packed, items, n_threads, progress)
@@ -312,7 +313,8 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     """Return the axes with which searches are fastest, or None if no projection saves time."""
     arrays, n = packed.arrays, len(packed.arrays.row_of_slot)
     # The sample consists of the items at multiples of the golden ratio (modulo 1). The multiples
-    # are spread evenly over the items, and do not fall into step with items that repeat regularly.
+    # are spread evenly over the items. Even if similar items recur at regular distances, such a
+    # sample does not consist mainly of similar items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.row_of_slot[places].astype(np.int64)
@@ -337,13 +339,13 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
     weighted_offsets = scaled_queries.scaling.weights[:, np.newaxis] * offsets
-    # If the measure is dot and the norm of a query is small, a ratio may exceed the range of
-    # float32, so the product is computed in float64.
+    # A ratio may exceed the range of float32 if the measure is dot and the norm of a query is
+    # small. The products are therefore computed in float64, and then converted to float32.
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
-    # Before the process forks, the forking thread waits for the lock of BLAS. While this thread
-    # holds the lock of BLAS, it must therefore not run code that waits for another lock. BLAS is
-    # not limited to one thread, because the limit would apply to the whole process, and the user's
-    # code may run at the same time.
+    # Before the process forks, the forking thread waits for the lock of BLAS. The thread that
+    # computes the projection must therefore not wait for another lock while it holds the lock of
+    # BLAS. BLAS may use several threads, because a limit would apply to the whole process, and thus
+    # to the user's code.
     with blas_lock():
         directions = _directions(sample, queries, weighted_offsets, n)
     return None if directions is None else as_axes(*directions)
@@ -388,10 +390,9 @@ def _directions(
 def _effective_columns(rows: Floats32) -> float:
     """Return the effective number of columns of rows (m, d).
 
-    Let C be the mean of row'row over all rows. To compute the effective number of columns, add the
-    eigenvalues of C, square this sum, and divide it by the sum of the squared eigenvalues. The sum
-    of the squared eigenvalues is estimated by the mean squared inner product of two different rows;
-    this estimate is unbiased.
+    Let C be the mean of row'row over all rows. The effective number of columns is the square of the
+    sum of the eigenvalues of C, divided by the sum of their squares. The sum of the squares is
+    estimated by the mean squared inner product of two different rows; this estimate is unbiased.
     """
     m = len(rows)
     products = rows @ rows.T
@@ -413,7 +414,7 @@ def _remaining_shares(
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first
     q rows of ``sample``, with the scaling that a search applies to queries. ``weighted_offsets``
-    (q, m) contains, for each pair, the number that is added to the inner product of the pair. For
+    (q, m) contains one number for each pair, which is added to the inner product of the pair. For
     each number c in ``counts``, the threshold of a query is assumed to be its c-th best score in
     ``sample``.
     """

@@ -153,7 +153,7 @@ def pairs_above(
     allowed_positions : ndarray, optional
         The ascending positions of the items that are allowed in the results. None allows all items.
     bytes_per_pair : int
-        The number of bytes per pair that the caller will need, besides the result.
+        The number of bytes per pair that the caller will need in addition to the result.
     """
     import scipy.sparse as sp
 
@@ -278,8 +278,8 @@ class _SegmentSearch:
             entries = np.flatnonzero(raw_scores >= bounds[query_of_pair])
             return query_of_pair[entries], rows[entries], raw_scores[entries]
         raw_scores = parallel.unfilled(len(rows), np.float64)
-        # In the list of each query, the kernel moves the candidates that reach the bound to the
-        # front, and it writes the number of these candidates to ``counts``.
+        # The kernel moves the candidates that reach the bound to the front of the list of their
+        # query, and writes their number to ``counts``.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
             pair_scoring(self._measure.metric_type, queries, self._encoded),
@@ -340,7 +340,7 @@ def _scores_of_pairs(
         raw_scores = np.full(is_entry.shape, -np.inf)
         entries = slice(starts[lo], starts[hi])
         raw_scores[is_entry] = pairs.raw_scores[entries]
-        with np.errstate(all="ignore"):  # the padding -inf may be out of the range of to_score
+        with np.errstate(all="ignore"):  # to_score may not be defined for -inf, the padding
             scores[entries] = measure.to_score(raw_scores, Q[lo:hi])[is_entry]
     return scores
 
@@ -373,7 +373,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
     """Return n copies of the smallest float64 number that rounds to `threshold` or above.
 
-    The float64 number is rounded to float32.
+    Here, rounding means conversion to float32.
     """
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))

@@ -211,10 +211,10 @@ def as_input_rows(
     float32. With ``in_memory=True``, the function reads memory-mapped rows into memory. With
     ``in_blocks=True``, the function returns low-precision rows (of one- or two-byte numbers)
     unchanged, and the caller converts them block by block. With ``widen=True``, the function
-    converts low-precision rows to float32. With ``is_measured=True``, the function skips the check
-    for NaN in float32 rows, because ``encode_rows`` will find any NaN when it computes the norms of
-    the rows. The arguments ``in_blocks`` and ``is_measured`` have an effect only if the measure has
-    the capability ``append``.
+    converts low-precision rows to float32. With ``is_measured=True``, the function does not check
+    float32 rows for NaN, because the caller passes the rows to ``encode_rows``, which finds any NaN
+    when it computes norms. The arguments ``in_blocks`` and ``is_measured`` have an effect only if
+    the measure has the capability ``append``.
     """
     shape: tuple[int, ...] = getattr(X, "shape", ()) if or_empty else ()
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
@@ -260,7 +260,9 @@ def as_request(
     if validation.any_sparse(allowed):
         lists = as_pairs("allowed", allowed, shape)
     if lists is not None and groups is not None:
-        raise ValueError("allowed must be a mask or positions with groups, got a list per query")
+        raise ValueError(
+            "allowed must be a mask or positions in a search with groups, got a list per query"
+        )
     if lists is not None:
         k = min(k, int(np.diff(lists[0]).max(initial=0)))
     elif allowed is not None:

@@ -150,15 +150,15 @@ class WordRotatorsScorer:
     """A scorer for ``rerank``: minus the Word Rotator's Distance between two bags of vectors.
 
     A bag contains vectors with weights, for example the word vectors of a text with the counts of
-    the words. The mass of a vector in its bag is its norm times its weight, divided by the sum of
-    these products over the bag. The distance between two bags is the lowest cost of moving the
-    masses of one bag to the vectors of the other bag. Moving a unit of mass from one vector to
-    another costs 1 - cosine. If each bag contains a single vector, the distance is therefore 1 -
-    cosine. The distance between an empty bag and any bag is 1. The distance between two bags of m
-    vectors is computed by a linear programme in O(m^3 log m) time, which is usually a few
-    milliseconds. To find candidates, call ``directions``, and search the returned rows with the
+    the words. To compute the masses of the vectors in a bag, multiply the norm of each vector by
+    its weight, and divide these products by their sum. The distance between two bags is the lowest
+    cost of moving the masses of one bag to the vectors of the other bag. Moving a unit of mass from
+    one vector to another costs 1 - cosine. If each bag contains a single vector, the distance is
+    therefore 1 - cosine. The distance between an empty bag and any bag is 1. The distance between
+    two bags of m vectors is computed by a linear programme in O(m^3 log m) time, which is usually a
+    few milliseconds. To find candidates, call ``directions``, and search the returned rows with the
     measure "neg_euclidean". By Jensen's inequality, half the squared Euclidean distance between the
-    rows of two bags is a lower bound on the distance between these bags.
+    rows that ``directions`` returns for two bags is a lower bound on the distance between the bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 

@@ -195,9 +195,8 @@ def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
     """Return scores in float32, as searches return them; scores that are too large become infinite.
 
     This function also rounds thresholds to float32, before they are compared with scores. Therefore
-    a pair qualifies if and only if the score that a search returns for it is at least the rounded
-    threshold. In particular, a user can pass a returned score as a threshold without losing the
-    pairs with this score.
+    a pair qualifies if and only if its returned score is at least the rounded threshold. In
+    particular, if a user passes a returned score as a threshold, the pairs with this score qualify.
     """
     with np.errstate(over="ignore"):
         return np.asarray(scores).astype(np.float32)
@@ -253,5 +252,5 @@ def _ids_of(
         return numbers
     array = np.asarray(ids)
     if array.ndim != 1 or len(array) < min_length:
-        raise ValueError(f"{name} must be of at least {min_length} ids, got shape {array.shape}")
+        raise ValueError(f"{name} must have at least {min_length} ids, got shape {array.shape}")
     return array[numbers]

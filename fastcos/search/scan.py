@@ -87,7 +87,7 @@ def search_segment(
     request = request._replace(is_self_join=queries is segment.encoded)
     plan = plan_segment(segment, n_queries, request, options)
     if plan.method == "packed" and segment.count_work(n_queries, request.k):
-        # count_work may have added a projection to the packed rows. A new plan can use this
+        # If count_work has added a projection to the packed rows, a new plan can use this
         # projection.
         plan = plan_segment(segment, n_queries, request, options)
     return _METHODS[plan.method](plan, segment, queries, request, options)
@@ -110,8 +110,8 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        # According to the plan, the search runs kernels, but the plan was made for the instruction
-        # set "generic". The search is therefore planned again for the instruction set of this CPU.
+        # The plan says that the search runs kernels, but the plan was made for the instruction set
+        # "generic". The search is therefore planned again, for the instruction set of this CPU.
         else:
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 
@@ -155,8 +155,8 @@ def _numpy(
 ) -> Ranking:
     """Search in NumPy until the kernels are compiled, then by kernels (the method "numpy").
 
-    The search proceeds in batches of queries. As soon as the kernels are compiled, they answer all
-    of the remaining queries.
+    The search proceeds in batches of queries. As soon as the kernels are compiled, the kernels
+    answer the remaining queries.
     """
     allowed, k = request.allowed, request.k
     findable = segment.live_row_numbers if allowed is None else allowed.row_numbers
@@ -393,8 +393,8 @@ def _proved_thresholds(
     queries, and ``kth_scores`` (m,) contains the k-th best score of each of these queries among all
     panels. ``initial_thresholds`` (n,) contains one threshold for every query of the search; rows
     whose scores are below this threshold may be skipped. ``SLACK`` is a bound on relative rounding
-    errors. Before a task reports an unproved threshold, it raises the threshold by a quarter of
-    ``SLACK``.
+    errors. Before a task reports an unproved threshold, the task raises this threshold by a quarter
+    of ``SLACK``.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
@@ -449,7 +449,7 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the first k rows that a zero query may find, by row number; all scores are 0.
+    """Return the k lowest row numbers that a zero query may find, and scores of 0.
 
     All queries may find the rows in ``numbers``, which is in ascending order.
     """

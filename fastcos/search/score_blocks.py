@@ -16,9 +16,10 @@ from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper
 from fastcos.similarity.encoded_rows import EncodedRows, encode_queries, encode_rows
 from fastcos.validation import Floats
 
-# The bytes that one score takes while its block is computed. A score that is computed from a
-# product takes memory for the product in float64, the raw score and the score. A score that is
-# computed from a distance takes memory for the position of the item, the raw score and the score.
+# The bytes that one score takes while its block is computed. Each score takes memory for the raw
+# score and the score. In addition, a score that is computed from a product takes memory for the
+# product in float64, and a score that is computed from a distance takes memory for the position of
+# the item.
 _BYTES_PER_SCORE = 64
 
 
@@ -119,9 +120,9 @@ def _difference_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield scores that are computed from the differences of rows.
 
-    If the distance of two rows is small compared with their norms, computing it from inner products
-    would be inaccurate. For rows of norm r, the squared distance would have an error of about 1e-7
-    r^2 in float32.
+    If the distance of two rows is small compared with their norms, a computation from inner
+    products would be inaccurate: for rows of norm r, the squared distance would have an error of
+    about 1e-7 r^2 in float32.
     """
     options = as_options(None, None)
     segment = encode_segment(measure, items, options.n_threads)

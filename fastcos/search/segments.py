@@ -2,11 +2,11 @@
 
 The rows of a segment never change. ``SimilarityIndex.fit`` packs the rows (``Segment.pack``) if the
 kernels are compiled. If ``fit`` has not packed the rows, the first search that needs packed rows
-packs them. A call to ``top_k`` with few queries does not need packed rows. Rows in memory form one
-segment, unless they belong to an index to which items were added; such an index may have several
-segments. Memory-mapped rows are read as several segments. A row number identifies a row within its
-segment, and a position identifies an item among all segments. ``plan`` decides how a segment is
-searched, and ``scan`` searches it.
+packs them. A call to ``top_k`` with few queries does not need packed rows. Rows in memory usually
+form one segment; an index to which items were added may have several segments. Memory-mapped rows
+are read as several segments. A row number identifies a row within its segment, and a position
+identifies an item among all segments. ``plan`` decides how a segment is searched, and ``scan``
+searches it.
 """
 
 import functools
@@ -112,10 +112,10 @@ class Segment:
     def without(self, removed: Integers) -> "Segment":
         """Return a segment with the same rows, whose searches skip the rows in ``removed``.
 
-        ``removed`` contains row numbers. If this segment has packed only one row of each group of
-        equal rows, the new segment starts without packed rows. Otherwise, the new segment shares
-        the packed rows with this segment, and searches skip the removed items by a mask of O(p)
-        bytes.
+        ``removed`` contains row numbers. If this segment has packed all of its rows, the new
+        segment shares the packed rows with this segment, and searches skip the removed items by a
+        mask of O(p) bytes. If this segment has packed no rows, or only one row of each group of
+        equal rows, the new segment starts without packed rows.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -200,8 +200,8 @@ class Segment:
         """Pack the rows that searches without filters need, if the kernels are compiled.
 
         If the kernels are not compiled, and the segment has enough rows for tiles, this method
-        starts another process that compiles the kernels. Rows are packed in order to be searched,
-        so the kernels will be needed.
+        starts another process that compiles the kernels. The kernels will be needed, because rows
+        are packed only to be searched.
         """
         if self.uses_numpy():
             # If there are fewer than min_rows_for_tiles rows, searches do not use packed rows, so

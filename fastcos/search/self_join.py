@@ -26,8 +26,9 @@ _LARGEST_RATIO_OF_NORMS = 1e6
 def norms_are_similar(packed: PackedItems, scaled_queries: records.Queries) -> bool:
     """Return whether the norms of the rows are similar enough for the kernel of the self-join.
 
-    Only the rows that are not zero are compared. If the scores are cosines, the norms of
-    the rows do not matter, because rows are divided by their norms.
+    The function compares the norms of the rows that are not zero, and the scale factors of all
+    rows. If the scores are cosines, the norms do not matter, because rows are divided by their
+    norms.
     """
     if packed.metric_type == "cosine":
         return True
@@ -57,8 +58,8 @@ def search_own_rows(
     unproved = np.empty(n, np.float32)
     results = records.SearchResults(thresholds, ranking[1], ranking[0], unproved)
     state = _empty_state(n, k, n_panels, PANEL * items.words, plan.capacity)
-    # The array is writeable, like the array that ``tile_top_k`` receives, so that the functions
-    # that both kernels call are compiled only once.
+    # This array is writeable, because the array that ``tile_top_k`` receives is writeable. The
+    # functions that both kernels call are then compiled only once.
     batch = items.row_of_slot.astype(np.int64)
     rounds = range(grid.n_query_blocks - 1)
     stages = [self_join.FIRST, *rounds, self_join.LAST]

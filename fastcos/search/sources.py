@@ -80,8 +80,8 @@ class ItemSource(Protocol):
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
 
-        A source that is read in blocks returns None, because its searches pack only the allowed
-        rows of each block anyway.
+        A source that is read in blocks returns None, because a search of such a source packs only
+        the allowed rows of each block anyway.
         """
 
     def tasks(
@@ -207,8 +207,8 @@ class MappedItems:
     def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
         """Read and yield the blocks that contain rows at these positions.
 
-        The blocks start at multiples of ``SEGMENT_MULTIPLE``, so that the encoded rows are
-        bit-for-bit the same as if all rows were encoded together.
+        The blocks start at multiples of ``SEGMENT_MULTIPLE``. Bit for bit, the encoded rows are
+        therefore the same as if all rows were encoded together.
         """
         for first in range(0, self.n_items, SEGMENT_MULTIPLE):
             last = min(self.n_items, first + SEGMENT_MULTIPLE)
@@ -233,8 +233,8 @@ class MappedItems:
     ) -> Segment:
         """Return the rows from ``first`` to ``last - 1`` as a segment.
 
-        Searches of the segment find only the rows in ``numbers``, which are counted from ``first``;
-        None allows all rows.
+        Searches of the segment find only the rows in ``numbers``, where 0 stands for the row
+        ``first``. If ``numbers`` is None, searches find all rows.
         """
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
         return encode_segment(

@@ -18,8 +18,8 @@ Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 LARGEST_INT32 = 2**31 - 1
 # The number of non-zeros in one block when a kernel reads all non-zeros.
 _NNZ_PER_PASS = 1 << 20
-# This many values are examined first, because they often show already that not all values are 1, or
-# that not all values are whole numbers.
+# This many values are examined first. They often show that not all values are 1, or that not all
+# values are whole numbers; the other values are then not examined.
 _FIRST_VALUES = 4096
 # columns_by_length does not distinguish columns that have at least this many non-zeros.
 _MAX_SORTED_LENGTH = 2**16 - 1
@@ -140,9 +140,9 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # SciPy selects the rows from a matrix whose values are positions in ``data``: 0, 1, 2, and
-        # so on. The selected positions are then used to look up the values, because ``data`` itself
-        # may be None or an array of any type.
+        # ``data`` may be None or an array of any type, so SciPy selects the rows from another
+        # matrix. The values of this matrix are positions in ``data``: 0, 1, 2, and so on. The
+        # selected positions are then used to look up the values.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]
@@ -160,7 +160,7 @@ def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
     """Return the matrices without the columns that are empty in all of them, if this saves memory.
 
     All matrices must have the same number of columns. Inverted lists need memory for every column.
-    With many more columns than non-zeros, most of this memory would be for empty columns.
+    If there are many more columns than non-zeros, most of this memory would be for empty columns.
     The scores stay bit-for-bit the same, because the remaining columns keep their order.
     """
     n_columns = matrices[0].shape[1]

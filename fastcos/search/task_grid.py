@@ -1,8 +1,8 @@
 """Divide a scan into tasks: the queries and rows of each task, and the number of threads.
 
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
-of ``cost_model``, and read no array. ``plan`` chooses the method of a search. It then calls the
-functions of this module to divide the search into tasks, and to choose the rank of the first
+of ``cost_model``, and read no array. ``plan`` chooses the method of a search, and then calls the
+functions of this module. They divide the search into tasks, and choose the rank of the first
 threshold. In this module, a panel is a block of 32 packed rows or of 32 queries.
 """
 
@@ -46,7 +46,7 @@ class ThresholdSample:
     """The panels from which the first threshold of a query is estimated.
 
     Every ``stride``-th panel is sampled, and the best score in each of these panels is found. The
-    ``rank``-th largest of the found scores is the threshold. If ``stride`` is 0, no panel is
+    ``rank``-th largest of these best scores is the threshold. If ``stride`` is 0, no panel is
     sampled, and the threshold starts to rise when the first candidates are found.
     """
 
@@ -111,9 +111,9 @@ def one_by_one_is_faster(
     """Return whether answering queries one at a time is faster than answering them as one block."""
     if not layout.quantised or n_queries > PANEL:
         return False
-    # With a projection, a block reads only the codes of rows that the projection cannot rule out,
-    # and reads them once for all of its queries. If there are more than queries_per_reading
-    # queries, comparing them as a block is therefore faster than comparing them one by one.
+    # With a projection, full codes are read only for rows that the projection cannot rule out. A
+    # block reads them once for all of its queries. Comparing more than queries_per_reading queries
+    # as a block is therefore faster than comparing them one by one.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -164,10 +164,10 @@ def plan_query_blocks(
     so that blocks can be larger. ``may_share`` says whether the rows may be divided. ValueError is
     raised if the buffers of one query exceed the working memory.
     """
-    # For each panel of 32 queries, even if the panel is only partly filled, the function
-    # ``tile_top_k.search_block`` allocates ``per_panel`` bytes. For each query, it allocates
-    # ``small`` or ``large`` bytes. Its remaining buffers take less memory in total than the buffers
-    # of two queries.
+    # The function ``tile_top_k.search_block`` allocates ``per_panel`` bytes for each panel of 32
+    # queries, even if the panel is only partly filled. The function also allocates ``small`` or
+    # ``large`` bytes for each query. Its remaining buffers take less memory in total than the
+    # buffers of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)
@@ -198,8 +198,8 @@ def plan_query_blocks(
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
     if n_blocks <= n_threads:
-        # Make the blocks equally large. If there were more blocks, more panels of 32 queries would
-        # be only partly filled, and the search would take longer.
+        # Make the blocks equally large, but do not increase their number: with more blocks, more
+        # panels of 32 queries would be only partly filled, and the search would take longer.
         block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:

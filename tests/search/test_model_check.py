@@ -149,7 +149,7 @@ def test_canaries_tell_whether_the_model_embeds_the_same(path):
     with pytest.raises(ValueError, match=r"embedded by the model minilm@2, got .* canary 3"):
         index.check_canaries(other)
     assert index.check_canaries(other, min_cosine=-1)[3] < 0.99
-    with pytest.raises(ValueError, match="rows must be one row for each of 5 canaries, got 4"):
+    with pytest.raises(ValueError, match="rows must have one row for each of 5 canaries, got 4"):
         index.check_canaries(CANARIES[:4])
     index.remove([0])
     index.save(path)  # they stay
