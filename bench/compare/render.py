@@ -258,8 +258,8 @@ measurement, there is *no verdict* on the task. Each library runs in several pro
 is the geometric mean of the median times of these processes. In the tables of tasks, no time is
 reported for a library that returns a wrong answer. In the tables of the largest matrices, each time
 is the time of a single call. These tables report the time and the error of every answer, even if
-the error is large. The page [Compare fastcos with other libraries](../compare/README.md) explains
-the method. The command `python -m bench.compare render` writes this page from the newest results of
+the error is large. For the method, see the page [Compare fastcos with other
+libraries](../compare/README.md). The command `python -m bench.compare render` writes this page from the newest results of
 each machine.
 """
 
