@@ -4,8 +4,8 @@ A candidate consists of a similarity measure, a rescaling D of the item embeddin
 preprocessing of the interactions X. A task gives every candidate one score per unit. The units of a
 task are labelled items, users with held-out interactions, or pairs with ratings. The leaderboard
 ranks the candidates by their mean score, with bootstrap intervals, and recommends at most one
-candidate. The lead of the best candidate over the cosine is estimated by cross-fitting: one half of
-the units chooses the best candidate, and the other half measures the lead of this candidate.
+candidate. The lead of the best candidate over the cosine is cross-fitted: each half of the units
+chooses the best candidate, and the other half measures the lead of this candidate.
 
 The functions ``compare`` (for interactions) and ``compare_vectors`` call the following modules:
 

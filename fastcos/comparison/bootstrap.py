@@ -20,7 +20,7 @@ _TAIL = (1 - LEVEL) / 2
 N_RESAMPLES = 2000
 # Number of blocks in which bootstrap samples are drawn.
 N_BLOCKS = 20
-# Largest number of candidates that the conclusion lists besides the recommended candidate.
+# The conclusion lists at most this many candidates besides the recommended candidate.
 _MAX_LISTED = 3
 
 # An estimate is a function that returns the scores (r, c) of c candidates on r bootstrap samples.
@@ -62,19 +62,19 @@ class Evaluation:
     - `n_units`: the number of units.
     - `score`, `estimate`: the name of the score that ranks the candidates, and the function that
       estimates this score.
-    - `failure`: the first words of the conclusion if no test is significant.
+    - `failure`: the words with which the conclusion begins if no test is significant.
     - `chance`: a function that estimates the score of a trivial answer. No candidate is
       recommended unless the best candidate scores significantly higher than the trivial answer. If
       the task itself has tested the candidates, `chance` is None, and `outcomes` contains the test
       results.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
-    - `trivial_scores`: further scores of the trivial answer, as a dict from the name of a score to
-      the function that estimates it.
+    - `trivial_scores`: further scores of the trivial answer, as a dict that maps the name of each
+      score to the function that estimates this score.
     - `outcomes`: the results of the tests that the task has already performed.
-    - `other_scores`: further scores of the candidates, as a dict from the name of a score to the
-      function that estimates it.
-    - `success`: the first words of the sentence that lists the test results.
+    - `other_scores`: further scores of the candidates, as a dict that maps the name of each score
+      to the function that estimates this score.
+    - `success`: the words with which the sentence about the test results begins.
     - `few`: if there are fewer units than this number, the conclusion contains a warning.
     """
 
@@ -113,9 +113,9 @@ def rank(
 ) -> Leaderboard:
     """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
-    The conclusion uses cross-fitting: one half of the units chooses the best candidate, and the
-    other half measures the lead of this candidate. Because of cross-fitting, a choice among many
-    candidates does not inflate the lead.
+    The conclusion uses cross-fitting: each half of the units chooses the best candidate, and the
+    other half measures the lead of this candidate. Without cross-fitting, the lead would be too
+    large, because the same units would choose the best of many candidates and measure its lead.
     """
     n = evaluation.n_units
     all_units = np.ones((1, n))
@@ -214,11 +214,11 @@ def _best_of_items(
     rows: Sequence[LeaderboardRow],
     halves: "_CrossFitting",
 ) -> tuple[Candidate | None, str]:
-    """Return the best candidate that compares items with each other, and a sentence about it.
+    """Return the best of the candidates that compare items, and a sentence about this candidate.
 
     If all candidates compare items with each other, the function returns None and an empty
-    sentence. The best candidate is the baseline, unless the cross-fitted lead of another candidate
-    over the baseline is significant.
+    sentence. The best candidate is the baseline, unless another candidate has a significant
+    cross-fitted lead over the baseline.
     """
     numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
     if len(numbers) == len(candidates):
@@ -266,7 +266,7 @@ class _Samples:
             block[:] = random.multinomial(size, mask[0] / size, len(block))
 
     def scores(self, estimate: Estimate, numbers: Sequence[int]) -> Floats:
-        """Return a row of scores per sample, with one score per candidate in `numbers`."""
+        """Return one row of scores per sample: the scores of the candidates in `numbers`."""
         return estimate(self._counts.astype(np.float64), numbers)
 
 
@@ -282,11 +282,10 @@ class _CrossFitting:
     def lead(
         self, estimate: Estimate, numbers: Sequence[int], reference: Estimate
     ) -> BootstrapInterval:
-        """Return the cross-fitted lead of the best candidate over a reference.
+        """Return the cross-fitted lead of the best candidate over a reference score.
 
-        `numbers` contains the indices of the candidates from which the best one is chosen. The
-        score that the function `reference` returns for candidate 0 is subtracted from the score of
-        the best candidate.
+        The best candidate is chosen from the candidates whose indices are in `numbers`. Its lead is
+        its score minus the reference score, which the function `reference` returns for candidate 0.
         """
         values, scores_on_samples = [], []
         for choice, test in ((0, 1), (1, 0)):
@@ -327,8 +326,8 @@ def _conclusion(
 ) -> str:
     """Return the recommendation and its evidence, or the statement that no test is significant.
 
-    Some candidates compare items with each other; `items_sentence` is the sentence about the best
-    of these candidates.
+    `items_sentence` is a sentence about the best of the candidates that compare items with each
+    other.
     """
     units, warning = f"{board.n_units:,} {board.unit}", ""
     if board.n_units < evaluation.few:
@@ -339,7 +338,8 @@ def _conclusion(
         )
         failure = f"{evaluation.failure}: of {len(candidates)} candidates, the best has {results}."
         method = (
-            f" One half of the {units} chose that candidate, and the other half measured its lead."
+            f" Each half of the {units} chose a candidate, and the other half measured the lead of "
+            "this candidate."
         )
         return f"{warning}{failure}" + (method if evaluation.chance else "")
     ties_sentence, ties = "", board.not_distinguishable
@@ -349,8 +349,8 @@ def _conclusion(
         names = ", ".join(map(str, ties[:_MAX_LISTED]))
         ties_sentence = f" These candidates are not significantly worse: {names}{ending}."
     level = "".join(
-        f" A recommendation must exceed the {outcome.score} of the {evaluation.trivial}, "
-        f"{outcome.chance:.3f}."
+        f" A recommended measure must exceed the {outcome.score} of the {evaluation.trivial}, "
+        f"which is {outcome.chance:.3f}."
         for outcome in outcomes
         if evaluation.trivial
     )
@@ -383,8 +383,8 @@ def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> 
         return f"{advice}; no other candidate was compared with it."
     best = next(row for row in board.rows if row.candidate in candidates[1:])
     method = (
-        f"When one half of the {units} chose a candidate and the other half measured its gain over "
-        "the cosine"
+        f"When each half of the {units} chose a candidate and the other half measured its gain "
+        "over the cosine"
     )
     if gain.low > 0:
         return (
@@ -404,6 +404,6 @@ def _gain_in_words(gain: BootstrapInterval) -> str:
 
 
 def _interval(value: float, scores_on_samples: Floats) -> BootstrapInterval:
-    """Return a score with the percentile interval of its values on the bootstrap samples."""
+    """Return a score with its percentile interval over the bootstrap samples."""
     low, high = np.quantile(scores_on_samples, (_TAIL, 1 - _TAIL))
     return BootstrapInterval(float(value), float(low), float(high))

@@ -15,17 +15,17 @@ from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
-# In a list of rescalings, EQ2 stands for the second objective (Eq. 2). EQ2 is also the name of the
-# requirement of the measure "eq2_cosine".
+# In a list of rescalings, EQ2 stands for the second objective (Eq. 2). In _OPTIONAL_MODEL, EQ2
+# marks the measure "eq2_cosine".
 EQ2 = "eq2"
-# If the rows are columns of the interactions, and not embeddings of a model, NO_MODEL replaces the
-# name of the rescaling.
+# NO_MODEL replaces the name of the rescaling if a measure compares the columns of the interactions
+# instead of the embeddings of a model.
 NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# The default measures are twelve measures that rank items differently. The method ``fit`` of a
-# default measure never searches for neighbours.
+# The twelve default measures. No two default measures rank the items in the same order, and the
+# method ``fit`` of a default measure never searches for neighbours.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",
@@ -41,21 +41,22 @@ USER_USER = ("project_back_users",)
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # _EQUAL maps a measure to another measure that ranks the items in the same order for every query.
 # For each query, the measures "angular" and "query_normalized" are increasing functions of the
-# cosine. The measure "ica_cosine" only rotates the whitened rows. The measure "weight_cosine"
-# equals the cosine, because a comparison passes the rows [b_i, b_i] to it.
+# cosine. The measure "ica_cosine" differs from "whitened_cosine" only by a rotation. The measure
+# "weight_cosine" equals the cosine, because a comparison passes the rows [b_i, b_i] to it.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# These measures use a model if there is one, and compare the rows as they are if there is none.
-# Each value replaces the requirement that the class of the measure declares (``needs``).
+# The keys are measures that use a model if there is one, and otherwise compare the unchanged rows.
+# Each value replaces the attribute ``needs`` of the measure, which names the data that the measure
+# requires.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# Two of the requirements that the class of a measure may declare in its attribute ``needs``.
+# Two of the values that the attribute ``needs`` of a measure may have: the names of required data.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
-# The requirements of candidates, in the words that the leaderboard shows to its readers.
+# The words with which the leaderboard describes required data to its readers.
 _IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 
 
@@ -120,11 +121,11 @@ class Candidate:
         Name of the measure. If the measure was passed as an object, the name includes the
         parameters that differ from the defaults of its class, such as ``csls:n_neighbors=5``.
     rescaling : str
-        Name or formula of D for a model of Eq. 1; "eq2" for a model of Eq. 2; "no model" if the
-        columns of the interactions are compared; "" for vectors without a model. If D does not
-        change the scores of a measure, the measure is a candidate only under the first rescaling.
-        If the columns of the interactions are compared, the measure ``layer_norm_cosine`` equals
-        Pearson's correlation.
+        For a model of Eq. 1, the name or the formula of D; for a model of Eq. 2, "eq2". If the
+        measure compares the columns of the interactions, ``rescaling`` is "no model". For vectors
+        without a model, ``rescaling`` is "". If D does not change the scores of a measure, the
+        measure is a candidate only under the first rescaling. If the columns of the interactions
+        are compared, the measure ``layer_norm_cosine`` equals Pearson's correlation.
     preprocessing : str
         Preprocessing of the interactions before the model is fitted, or "none".
     source : str or Measure
@@ -194,7 +195,7 @@ class Candidate:
         return type(self._source)
 
     def rows(self, embeddings: Embeddings) -> Rows:
-        """Return the rows of the items or of the users, whichever the measure compares."""
+        """Return the rows that the measure compares: the users for ``USER_USER``, or the items."""
         if self.compares_users and embeddings.users is not None:
             return as_rows("users", embeddings.users)
         if embeddings.model is not None:
@@ -235,17 +236,17 @@ def select_candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Return the list of candidates, with the cosine first, and the measures that are left out.
 
-    If `measures` is a list, the measures in the list are compared. The function raises an error if
-    the embeddings lack the data that a measure in the list requires. If `measures` is None, all
-    measures are compared. If `measures` is "default", twelve measures are compared, no two of which
-    rank the items in the same way. Unless `measures` is a list, a measure is left out if the
-    embeddings lack the data that it requires. The second result is a dict of the measures that are
-    left out, each with the data that it requires.
+    If `measures` is a list, the measures in the list are compared, and the function raises an error
+    if the embeddings lack data that one of them requires. If `measures` is "default", the twelve
+    measures in ``DEFAULT_MEASURES`` are compared. If `measures` is None, all measures are compared
+    except the measures in ``_DUPLICATES``. If `measures` is None or "default", the function leaves
+    out every measure for which the embeddings lack required data. The second result is a dict that
+    maps each of the measures left out to a description of the data that it requires.
 
-    If `with_users` is false, measures that compare users with items are rejected. A measure that
-    compares users with each other is then accepted only if there is no model, because without a
-    model, the vectors may be users. Such a measure must be an object that already contains the
-    items (its argument ``other``).
+    If `with_users` is false, the function leaves out the measures that compare users, and raises an
+    error if one of them is in the list. There is one exception: if there is no model, the vectors
+    may be users, so the list may contain a measure that compares users with each other. Such a
+    measure must be an object that already contains the items (its argument ``other``).
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:
@@ -284,8 +285,8 @@ def _check_requirements(
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other, got {got}")
-    # If there is no model, a caller may choose a measure that requires rows [a_i, b_i]. Each of the
-    # caller's rows is then read as two vectors a_i and b_i of equal width.
+    # Without a model, a caller may choose a measure that requires rows [a_i, b_i]. The measure then
+    # reads each row of the caller as two vectors a_i and b_i of equal width.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(requirement) and not are_two_halves:
         parameter = requirement.split()[0]
@@ -308,10 +309,10 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return the equivalent candidate that is evaluated in place of `candidate`.
+    """Return the candidate whose evaluation also serves for `candidate`.
 
     Both candidates rank the items in the same order, so only one of them is evaluated. If no other
-    candidate is equivalent, the result is `candidate` itself.
+    candidate ranks the items in this order, the result is `candidate` itself.
     """
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
@@ -323,9 +324,9 @@ def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str])
     """Return each candidate under every rescaling that may change its scores.
 
     A measure whose scores do not depend on the rescaling is evaluated only under the first
-    rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq.
-    1. Every measure that does not require a model of Eq. 1 is therefore also evaluated on the
-    solution of Eq. 2.
+    rescaling. The solution of Eq. 2 is another model, and not a rescaled solution of Eq. 1. Every
+    measure that does not require a model of Eq. 1 is therefore also evaluated on the solution of
+    Eq. 2.
     """
     return [
         replace(candidate, rescaling=rescaling)

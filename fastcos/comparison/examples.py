@@ -52,7 +52,10 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
-    """Return the example items' neighbours and scores; None if the candidate compares users."""
+    """Return the neighbours and the scores of the example items.
+
+    The function returns None unless the candidate compares items with each other.
+    """
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)

@@ -53,14 +53,13 @@ from fastcos.validation import Integers
 
 # If the rescalings are scored on a sample of n items, the measures are scored by ranking
 # RANKED_PER_SAMPLED * n items. The ranked items have a label or have been seen by one of the
-# evaluated users. For n = 2,000, there are 10,000 ranked items. Among 10,000 ranked items, a label
-# that 0.2 % of the items share occurs 20 times.
+# evaluated users. For n = 2,000, the measures rank 10,000 items, so even a label that only 0.2 %
+# of the items share occurs 20 times.
 RANKED_PER_SAMPLED = 5
-# Bytes of memory per entry of X while the columns of X are compared without a model. Two float32
-# matrices contain each entry: the matrix of all columns, and the matrix of the labelled columns.
-# Moreover, three float64 versions of each entry are stored: the converted, the normalised and the
-# packed entry. With the default working memory of 1 GiB, columns are compared if X has at most 2^25
-# entries.
+# Bytes of memory per entry of X while the columns of X are compared without a model. Each entry is
+# stored twice in float32: in the matrix of all columns and in the matrix of the labelled columns.
+# Each entry is also stored three times in float64: converted, normalised and packed. With the
+# default working memory of 1 GiB, columns are compared if X has at most 2^25 entries.
 BYTES_PER_COLUMN_ENTRY = 32
 
 
@@ -99,12 +98,13 @@ def compare(
     label have higher scores than other pairs (AUC). Further tests examine each label separately.
 
     Without labels, the task is to predict a fifth of the interactions of each user from the user's
-    other interactions; up to 5,000 users are evaluated. For a measure of items, each item that a
-    user has seen votes for its 20 nearest items, with weight 1 / log2(1 + rank). For
-    ``user_item_dot`` and ``user_item_cosine``, the items with the highest scores are recommended
+    other interactions; up to 5,000 users are evaluated. Each measure recommends items to the users.
+    If the measure compares items with each other, each item that a user has seen votes for its 20
+    nearest items, and the item at a given rank receives a vote of weight 1 / log2(1 + rank). The
+    measures ``user_item_dot`` and ``user_item_cosine`` recommend the items with the highest scores,
     without votes. For ``project_back_users``, the 20 nearest users vote for the items that they
-    have seen. The best measure must score higher than a recommendation of the most popular items to
-    all users.
+    have seen. No measure is recommended unless the best measure scores higher than a recommendation
+    of the most popular items to all users.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
@@ -142,9 +142,10 @@ def compare(
         transformation, and the leaderboard contains the measures of all these models.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. If you omit ``measures``, the
-        comparison includes all measures for which X and the model provide the required data.
-        "default" stands for twelve measures, no two of which rank the items in the same way; each
-        of them takes O(queries p k) time. If you omit ``measures`` or pass "default", the
+        comparison includes all measures for which X and the model provide the required data. The
+        text "default" stands for twelve measures that rank the items in twelve different orders;
+        each of these measures takes O(queries p k) time. If you omit ``measures`` or pass
+        "default", the
         leaderboard also contains the cosine and the correlation of the columns of X, which need no
         model. These two measures are left out if ``32 * n * p`` bytes do not fit into the setting
         ``working_memory``. A measure that requires further data must be passed as an object, such
@@ -152,15 +153,15 @@ def compare(
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
-        Number of items that are sampled at random to score the rescalings. With labels, the
-        measures are scored by ranking ``5 * n_sampled`` labelled items. Without labels, the
-        measures are scored on at least 500 users, or on all users if there are fewer. If the first
-        500 users together have seen fewer than about ``5 * n_sampled`` items, more users are drawn,
-        up to 5,000. By default, no items are sampled: all items are used.
+        Number of items that are sampled at random to score the rescalings. By default, no items are
+        sampled: all items are used. With labels, the measures are scored by ranking
+        ``5 * n_sampled`` labelled items. Without labels, the measures are scored on at least 500
+        users, or on all users if there are fewer. If the first 500 users together have seen fewer
+        than about ``5 * n_sampled`` items, more users are drawn, up to 5,000.
     n_examples : int, default 0
-        Number of popular items that serve as examples. The leaderboard stores the neighbours of the
-        examples under every candidate, so that :func:`fastcos.plots.html.leaderboard_page` can show
-        them.
+        Number of popular items that serve as examples. The leaderboard stores the neighbours that
+        each example has under every candidate, so that
+        :func:`fastcos.plots.html.leaderboard_page` can show these neighbours.
     budget : float, optional
         Time in seconds after which no further candidate is evaluated. The attribute ``left_out`` of
         the leaderboard lists the candidates that were not evaluated.
@@ -172,12 +173,12 @@ def compare(
         and ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. Then ``done`` starts again
         from 0, and ``done`` and ``total`` count rescalings and candidates.
     random_state : int, default 0
-        Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
-        interactions, and the bootstrap.
+        Seed of everything that is random: the solver, the clustering for AMI and ARI, the choice of
+        items and users, the held-out interactions, and the bootstrap.
     executor : callable, optional
         A function ``executor(evaluator, jobs)`` that returns ``evaluator.evaluate(job)`` for every
-        job, in the order of the jobs. By default, the jobs run in this process;
-        :func:`fastcos.distributed.compare` evaluates them on workers.
+        job, in the order of the jobs. By default, the jobs run in this process, whereas
+        :func:`fastcos.distributed.compare` runs its jobs on workers.
 
     Returns
     -------
@@ -335,8 +336,8 @@ def _results_until(
 
     - `deadline`: the value of ``time.monotonic`` after which no further candidate is evaluated.
     - `evaluations`: an iterator of pairs (candidate, result). If this process evaluates the
-      candidates, it evaluates each one only when the iterator is asked for the next pair.
-      Candidates that rank the items in the same order share one evaluation.
+      candidates, it evaluates each candidate only when the function asks the iterator for the next
+      pair. Candidates that rank the items in the same order share one evaluation.
     - `tick`: a function that is called after each evaluation.
     """
     results_by_candidate = {}
@@ -378,9 +379,9 @@ def _candidates(
 
     Every measure is a candidate under the first rescaling and under each further rescaling that may
     change its scores. Each of these candidates is repeated after every preprocessing. If
-    `with_columns` is true, measures of the columns of X are also candidates; they need no model.
-    The second result is a dict that maps each measure that is left out to a description of the data
-    or the memory that it requires.
+    `with_columns` is true, the measures that compare columns of X are also candidates; they need no
+    model. The second result is a dict that maps each measure left out to a text. The text says
+    which data or how much memory the measure requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

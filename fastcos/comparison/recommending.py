@@ -1,4 +1,4 @@
-"""Recommendations: the items that a candidate ranks highest, without items that a user has seen."""
+"""Recommendations: the items that a candidate ranks highest and that a user has not seen yet."""
 
 from typing import Any
 

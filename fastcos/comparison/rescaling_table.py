@@ -20,14 +20,14 @@ from fastcos.validation import Integers
 
 # Length of the neighbour lists, as in the examples of the paper.
 N_NEIGHBORS = 10
-# The pairs of items are divided into N_STRATA strata of popularity, or into a single stratum if
-# fewer than MIN_ITEMS_FOR_STRATA items have labels.
+# The pairs of items are divided by popularity into N_STRATA strata. If fewer than
+# MIN_ITEMS_FOR_STRATA items have labels, there is only one stratum.
 N_STRATA = 10
 MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """Scores for every rescaling, and neighbours for the named rescalings only."""
+    """Scores for every rescaling, and neighbour lists for the named rescalings."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]
@@ -91,8 +91,8 @@ class RescalingEvaluator:
     def evaluate(self, job: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
         """Return the scores and the neighbour lists of the item embeddings under a rescaling.
 
-        `job` is a pair of a variant and a boolean, which says whether to cluster the items in order
-        to compute AMI and ARI.
+        `job` is a pair (variant, cluster). The boolean `cluster` says whether to cluster the items,
+        which is necessary to compute AMI and ARI.
         """
         variant, cluster = job
         D, items = variant.rescaling, variant.embeddings(self._models)

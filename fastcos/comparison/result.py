@@ -20,13 +20,13 @@ Lists = npt.NDArray[np.int64]
 _COLUMNS = (
     ("AUC", "pair_auc", "probability that a same-label pair has a larger cosine than another pair"),
     ("stratified", "stratified_auc", "AUC among pairs of similar popularity"),
-    ("MAP@R", "map_at_r", "precision of labels at the top of the list of an item"),
+    ("MAP@R", "map_at_r", "mean average precision of the labels of the nearest items"),
     ("AMI", "ami", "agreement of clusters with labels, 0 by chance"),
     ("ARI", "ari", ""),
     ("silhouette", "silhouette", ""),
     ("within", "within", "mean cosine of items with the same label"),
     ("between", "between", "mean cosine of items with different labels"),
-    ("d'", "contrast", "difference of within and between in standard deviations"),
+    ("d'", "contrast", "within minus between, divided by the pooled standard deviation"),
     ("eff. rank", "effective_rank", "effective rank of the items"),
     (
         "Jaccard@10",

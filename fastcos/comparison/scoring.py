@@ -15,11 +15,11 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Number of raw scores in one block. A block takes 16 MiB, so that several blocks fit into 64 MiB.
 BLOCK = 2**21
-# An UpperBounded measure allocates about ARRAYS_OF_PAIRS arrays that are as large as the raw
-# scores.
+# A measure that implements UpperBounded allocates about ARRAYS_OF_PAIRS arrays, each of them as
+# large as the array of the raw scores.
 ARRAYS_OF_PAIRS = 8
-# The shares of the working memory for raw scores and for items, if a pool on disk does not fit into
-# the working memory.
+# If the items are on disk and do not fit into POOL_SHARE of the working memory, a block of items
+# takes POOL_SHARE, and the raw scores take SCORES_SHARE of the working memory.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
 # Bytes of memory per entry of an item that is read from disk to be scored. Memory holds four copies
@@ -29,10 +29,11 @@ BYTES_PER_ENTRY = 32
 
 
 def items_at_once(rows: Any) -> int:
-    """Return the number of rows that are held in memory at the same time.
+    """Return how many of the rows are held in memory at the same time.
 
-    The result is the number of rows that fit into a quarter of the setting ``working_memory``, or
-    the number of all rows if they fit.
+    If the rows are on disk, the result is the number of rows that fit into a quarter of the setting
+    ``working_memory``, but at most the number of all rows. If the rows are in memory, the result is
+    the number of all rows.
     """
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
@@ -45,8 +46,8 @@ def raw_score_blocks(
 
     `queries` (n,) and `pool` (m,) contain row numbers. A raw score may differ from the score of the
     measure, but for each query, both scores rank the items of the pool in the same order. If the
-    rows do not fit into the setting ``working_memory``, all rows are read once per slice of
-    queries, and a slice contains as many queries as memory permits.
+    rows are on disk and do not fit into memory, the whole pool is read once per slice of queries. A
+    slice then contains as many queries as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
@@ -66,7 +67,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Yield, for each piece of up to `step` items, the precomputed arrays and the item count."""
+    """Yield the precomputed arrays and the number of items of each piece of up to `step` items."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

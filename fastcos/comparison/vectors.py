@@ -46,25 +46,28 @@ def compare_vectors(
     """Compare similarity measures for your vectors or for your model, and recommend one measure.
 
     With ``labels``, the task is to find rows with the same label, as in :func:`fastcos.compare`.
+
     With ``pairs``, the task is to agree with people's ratings of pairs. The score is Spearman's
     correlation between the values of a measure and the ratings. No measure is recommended unless
-    Spearman's correlation of the best measure is significantly above 0. With ``held_out``, the task
-    is to predict interactions that the model has not seen, as in :func:`fastcos.compare` without
-    labels. No measure is recommended unless the best measure scores significantly higher than a
-    recommendation of the most popular items. With ``held_out``, you can judge both the
-    recommendations of a model and the neighbour lists of its items. The model may be, for example,
-    an ALS or BPR model of the library ``implicit``. The measure ``user_item_dot`` recommends the
-    items with the highest scores that the model predicts. For a measure of items, each item that a
-    user has seen votes for similar items. The lead of the best measure over the cosine is
-    cross-fitted, as in :func:`fastcos.compare`.
+    Spearman's correlation of the best measure is significantly above 0.
+
+    With ``held_out``, the task is to predict interactions that the model has not seen, as in
+    :func:`fastcos.compare` without labels. This task evaluates both the recommendations of a model
+    and the neighbour lists of its items. The model may be, for example, an ALS or BPR model of the
+    library ``implicit``. The measure ``user_item_dot`` recommends the items for which the model
+    predicts the highest scores. For a measure that compares items with each other, each item that a
+    user has seen votes for similar items. No measure is recommended unless the best measure scores
+    significantly higher than a recommendation of the most popular items.
+
+    The lead of the best measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
-    memory, the measures that require rows in memory are left out by default. If the vectors do not
-    fit and you choose a measure that requires rows in memory, the function raises an error. With
-    labels, each measure reads the whole file of the vectors about N times, where N is 1,000 x rows
-    x 32 bytes / working_memory. For ``norm_angle_distance``, N is eight times as large.
+    memory, these measures are left out by default, and the function raises an error if you choose
+    one of them. With labels, each measure reads the whole file of the vectors about N times, where
+    N is 1,000 x rows x 32 bytes / working_memory. For ``norm_angle_distance``, N is eight times as
+    large.
 
     Parameters
     ----------
@@ -91,9 +94,9 @@ def compare_vectors(
         users. Measures that compare users with items, such as ``user_item_dot``, also require the
         users, and are evaluated only with ``held_out``.
     measures : sequence of str or Measure, or "default", optional
-        The measures to compare, or "default" for twelve measures, no two of which rank the items in
-        the same way. If you omit ``measures``, the comparison includes all measures for which you
-        have passed the required data.
+        The measures to compare, or "default" for twelve measures that rank the items in twelve
+        different orders. If you omit ``measures``, the comparison includes all measures for which
+        you have passed the required data.
     n_examples : int, default 0
         Number of example rows, as in :func:`fastcos.compare`. With ``labels``, the example rows are
         drawn at random from each label; with ``pairs``, the example rows are those that occur in
@@ -101,7 +104,8 @@ def compare_vectors(
     progress : callable, optional
         Function that is called as progress(done, total), where both numbers count measures.
     random_state : int, default 0
-        Seed for choosing the queries and for the bootstrap.
+        Seed for the bootstrap, and for choosing the queries, the evaluated users and the example
+        rows.
     executor : callable, optional
         As in :func:`fastcos.compare`.
 
@@ -263,7 +267,7 @@ def _readable_in_blocks(
     """Return the candidates that accept rows on disk, and the names of the other candidates.
 
     If the caller has chosen the measures (`are_chosen`), the function raises an error for a measure
-    that cannot be fitted to rows on disk.
+    that does not accept rows on disk.
     """
     supported = [
         candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks

@@ -37,12 +37,12 @@ from fastcos.validation import Floats, Integers
 N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
-# To find the k voters, the columns are divided into N_GROUPS * k groups, and the maximum of each
-# group is computed. The k-th largest maximum is a lower bound on the k-th best score. For 5,000 or
-# more columns, the number of columns that reach this bound is at most about 6 % larger than k.
+# To find the k voters of a query, its scores are divided into N_GROUPS * k groups, and the maximum
+# of each group is computed. The k-th largest maximum is a lower bound on the k-th best score. If a
+# query has 5,000 or more scores, at most about 1.06 k of them reach this lower bound.
 N_GROUPS = 20
-# Number of queries whose scores with each other are ranked for the test over all pairs. The ranks
-# of the scores of 300 queries take 0.2 MB per candidate.
+# The test of the AUC scores this number of queries against each other, and ranks the scores. The
+# ranks for 300 queries take 0.2 MB per candidate.
 N_UNITS = 300
 
 
@@ -54,8 +54,7 @@ class LabelScores(NamedTuple):
     - `auc`: the probability that an item with the label of the query scores higher than an item
       with another label, plus half of the probability of equal scores.
     - `precision`: the share of the ten nearest items that have the label of the query. If several
-      items have the same score as the tenth item, each of these items counts as a fraction of an
-      item.
+      items tie for the last of the ten places, each of them counts as a fraction of an item.
     - `accuracy`: 1 if the commonest label of the ten nearest items is the label of the query, else
       0.
     - `ranking`: the neighbours and ranks for the permutation tests. Each neighbour is stored as a
@@ -162,14 +161,14 @@ class LabelTask:
 
         Row i of `scores` contains the scores of one query. The score of the query with itself is in
         column ``positions[i]``. This score is overwritten, so that the query is not its own
-        neighbour. If several columns share the k-th highest score, and not all of these columns fit
-        among the k columns, each of these columns counts as the same fraction of a column.
+        neighbour. If more columns share the k-th highest score than fit among the k columns, each
+        of these columns counts as the same fraction of a column.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
         # The columns are divided into groups, and the maximum of each group is computed. The k-th
-        # largest maximum is a lower bound on the k-th best score. Computing this bound takes less
-        # time than partitioning the scores of all columns.
+        # largest maximum is a lower bound on the k-th best score. Computing this lower bound takes
+        # less time than partitioning the scores of all columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
         bounds = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]
@@ -193,17 +192,18 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the outcomes of the tests for local and for global recovery of the labels.
 
-    If a single label is recovered, but the tests for local and for global recovery are not
-    significant, the first outcome in the list is the outcome for this label.
+    If neither test is significant, but a test of a single label is, the outcome for this label
+    comes first in the list.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
     strength = "weakly " if is_global and test.auc < WEAK_AUC else ""
     outcomes = [
         Outcome("precision@10 per class", test.precision, test.chance, best.of_neighbors, is_local,
-                f"p = {test.precision_p:.2g} for the best of all", scope="locally"),
+                f"p = {test.precision_p:.2g} for the best of all candidates", scope="locally"),
         Outcome("AUC per class", test.auc, 0.5, best.of_pairs, is_global,
-                f"p = {test.auc_p:.2g} for the best of all", scope=f"{strength}globally"),
+                f"p = {test.auc_p:.2g} for the best of all candidates",
+                scope=f"{strength}globally"),
     ]  # fmt: skip
     if test.classes and not (is_local or is_global):
         label = test.classes[0]

@@ -20,20 +20,20 @@ def tie_groups(values: Floats) -> Integers:
 
 
 def weighted_spearman(ratings: Integers, scores: Sequence[Integers], weights: Floats) -> Floats:
-    """Return the Spearman correlation of ratings with each vector of scores, for each weighting.
+    """Return the weighted Spearman correlations of the ratings with several vectors of scores.
 
-    Each row of ``weights`` is a weighting: one weight per pair. The result has one row per
-    weighting, and one column per vector of scores. ``ratings`` (n,) contains the tie group of each
-    rating, and each vector (n,) in ``scores`` contains the tie group of each score. Pairs in the
-    same tie group have the same rank, which is the mean of the places that they occupy in ascending
-    order. If the ratings or the scores are constant, the correlation is 0.
+    Each row of ``weights`` contains one weight per pair. The result has one row per row of
+    ``weights``, and one column per vector of scores. ``ratings`` (n,) contains the tie group of
+    each rating, and each vector (n,) in ``scores`` contains the tie group of each score. Pairs in
+    the same tie group have the same rank, which is the mean of the places that they occupy in
+    ascending order. If the ratings or the scores are constant, the correlation is 0.
     """
     x = _centred_ranks(ratings, weights)
     return np.stack([_correlations(x, _centred_ranks(y, weights), weights) for y in scores], axis=1)
 
 
 def _centred_ranks(groups: Integers, weights: Floats) -> Floats:
-    """Return centred ranks, one row per weighting: the weighted mean of each row is 0."""
+    """Return the ranks for each row of weights, centred so that their weighted mean is 0."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(groups))[:-1]])
     sizes = np.add.reduceat(np.take(weights, np.argsort(groups), axis=1), starts, axis=1)
     ranks = np.take(np.cumsum(sizes, axis=1) - sizes / 2, groups, axis=1)

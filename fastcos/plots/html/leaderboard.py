@@ -95,7 +95,7 @@ def leaderboard_page(
         "headline": _headline(leaderboard),
         "summary": f"Task: {leaderboard.task}; {leaderboard.n_units:,} {leaderboard.unit}."
         + (
-            " One half of the data chose the best alternative to the plain cosine, and the other "
+            " Each half of the data chose the best alternative to the plain cosine, and the other "
             f"half measured its gain over the cosine: {leaderboard.gain}."
             if leaderboard.gain is not None
             else ""
@@ -103,8 +103,7 @@ def leaderboard_page(
         "key": "A dot shows the score of a candidate, and a line shows its 95 % interval"
         + ("; the dotted line marks the chance level" if chance is not None else "")
         + ("; a score beyond the axis is drawn as half a dot at its end" if has_cut_dots else "")
-        + ". Coloured candidates cannot be distinguished from the best candidate, which is "
-        "recommended."
+        + ". Coloured candidates cannot be distinguished from the recommended candidate."
         + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
         "columns": columns,
@@ -122,9 +121,10 @@ def leaderboard_page(
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
     texts["method"] = (
         leaderboard.verdict,
-        f"The intervals are computed by drawing the {leaderboard.unit} again, for these data and "
-        "models. A candidate cannot be distinguished from the recommended one if the interval of "
-        f"the difference of their scores, on the same {leaderboard.unit}, contains 0.",
+        f"The intervals are computed by drawing the {leaderboard.unit} again; the data and the "
+        "models stay the same. A candidate cannot be distinguished from the recommended candidate "
+        "if the interval of the difference between their scores contains 0; both scores are "
+        f"computed on the same {leaderboard.unit}.",
         "The gain of a candidate is its score minus the score of the plain cosine.",
         f"The chance levels are: {levels}.",
         "The neighbours of an item are searched among all items. The address of the page stores "
@@ -145,7 +145,7 @@ def _headline(leaderboard: Leaderboard) -> str:
     if recommended == leaderboard.baseline:
         return f"Stay with the plain cosine: {score} {plain:.3f}."
     best = leaderboard.row(recommended).score.value
-    return f"Use {recommended}: {score} {best:.3f} against {plain:.3f} of the plain cosine."
+    return f"Use {recommended}: {score} {best:.3f}, compared with {plain:.3f} for the plain cosine."
 
 
 def _row(
