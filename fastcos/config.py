@@ -1,8 +1,8 @@
 """The settings of the process, which users change with environment variables or ``set_config``.
 
-Two modules of the package ``fastcos.kernels`` provide values: ``code_cache`` stores the setting for
-the directory of compiled code, and ``cpu`` finds the instruction sets that this CPU supports. This
-module imports no kernel.
+Two settings depend on modules of the package ``fastcos.kernels``: ``code_cache`` stores the
+directory of compiled code, and ``cpu`` finds the instruction sets that this CPU supports. Neither
+module is a kernel, so importing ``fastcos.config`` imports no kernel.
 """
 
 import functools
@@ -72,8 +72,9 @@ def set_config(
         ``FASTCOS_N_THREADS``.
     backend : {"pool", "prange"}, optional
         "pool" runs kernels on a thread pool of fastcos. "prange" runs each kernel in one parallel
-        loop of Numba if a trial shows that Numba's threading layer (OpenMP or TBB) allows calls
-        from several threads. Environment variable: ``FASTCOS_BACKEND``.
+        loop of Numba. If a trial shows that Numba's threading layer does not allow calls from
+        several threads, as OpenMP and TBB do, kernels run on the pool nevertheless. Environment
+        variable: ``FASTCOS_BACKEND``.
     isa : {"amx", "vnni", "avx512", "avxvnni", "avx2", "generic"}, optional
         The widest instruction set that kernels use; the CPU must support it. Results are
         bit-for-bit identical for all instruction sets. Environment variable: ``FASTCOS_ISA``.
@@ -116,8 +117,8 @@ def set_config(
 def get_config() -> Config:
     """Return the settings that calls in this process use.
 
-    A value set by :func:`set_config` takes precedence over the environment variable, and an
-    environment variable takes precedence over the default.
+    A value that was passed to :func:`set_config` takes precedence over the environment variable,
+    and the environment variable takes precedence over the default.
 
     Returns
     -------

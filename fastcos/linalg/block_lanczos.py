@@ -18,8 +18,8 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# After a block has been widened, the residuals are not checked during this number of Lanczos steps,
-# so that the new directions can converge.
+# During this number of steps after a block has been widened, the iteration does not check the
+# residuals, so that the new directions can converge.
 _STEPS_AFTER_WIDENING = 4
 # The level of rounding errors is about the machine precision times the largest eigenvalue. If the
 # norm of a direction of a block is at most _SHORT times this level, the block is orthogonalised
@@ -37,8 +37,9 @@ _MAX_PARTS = 64
 class Ritz(NamedTuple):
     """Approximate eigenpairs of X'X: orthonormal vectors (p, k) and descending values (k,).
 
-    `residuals` (k,) contains estimates of ||X'Xv - value v|| / value. `is_limited` says whether the
-    rounding errors of the working precision keep the residuals above `tol`.
+    `residuals` (k,) contains an estimate of ||X'Xv - cv|| / c for every eigenvector v and its
+    eigenvalue c. `is_limited` says whether the rounding errors of the working precision keep the
+    residuals above `tol`.
     """
 
     vectors: Matrix
@@ -48,7 +49,7 @@ class Ritz(NamedTuple):
 
 
 def block_width(k: int) -> int:
-    """Return the number of columns of a block for the computation of k eigenpairs.
+    """Return how many columns a block has when k eigenpairs are computed.
 
     Narrow blocks need fewer columns in total until the iteration converges, but wide blocks need
     less time per column.
@@ -175,7 +176,7 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether, apart from the last value, `width` successive values are equal within tol.
+    """Return whether `width` successive values are equal within tol; ignore the last value.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of each
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
@@ -251,7 +252,7 @@ class _Basis:
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
 
     def rounding(self, values: Floats) -> float:
-        """Return the relative residual that rounding causes at the smallest non-zero Ritz value."""
+        """Return the residual due to rounding, relative to the smallest non-zero Ritz value."""
         positive = values[values > zero_level(np.dtype(np.float64)) * values[0]]
         return float(np.finfo(self.dtype).eps * values[0] / positive[-1]) if len(positive) else 0.0
 
@@ -285,11 +286,11 @@ class _Basis:
         """Return Q, R and C such that Q'Q = I and, in working precision, Z = Q R + B C.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
-        the part of Z in the span of B. The product B C consists of rounding errors, but it must be
-        subtracted from Z, because scaling a short column of Z to length 1 enlarges the errors of
-        the column. For example, an error of 1e-11 relative to a large eigenvalue becomes an error
-        of 1e-3 relative to an eigenvalue that is 1e8 times smaller. If Z does not have full rank,
-        the missing columns of Q are random.
+        the part of Z in the span of B, and consists of rounding errors. It must be subtracted from
+        Z, because scaling a short column of Z to length 1 enlarges the errors of this column. For
+        example, an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3 relative
+        to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
+        columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))
@@ -313,7 +314,7 @@ class _Basis:
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q and R with Z = Q R and Q'Q = I; drop singular values of Z up to `shortest`."""
+        """Return Q and R with Z = Q R and Q'Q = I; drop directions of Z shorter than `shortest`."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)
@@ -354,7 +355,7 @@ class _Basis:
         return sums[:, :m].sum(axis=0, dtype=np.float64)
 
     def _add_product(self, B: Matrix, C: Matrix, Z: Matrix) -> None:
-        """Add the product of the first m columns of B and the matrix C (m, w) to Z (p, w)."""
+        """Multiply the first m columns of B by C (m, w), and add the product to Z (p, w)."""
         C = np.ascontiguousarray(C, dtype=Z.dtype)
         arrays = validation.read_only(B), validation.read_only(C), Z
         self._run("add_product_rows", parallel.row_blocks(len(Z), _ROWS_PER_PART), *arrays)

@@ -11,14 +11,14 @@ from fastcos.validation import is_sparse
 
 
 def values(X: Any) -> npt.NDArray[Any]:
-    """Return an array whose minimum and maximum are those of the stored values of X."""
+    """Return an array that has the same minimum and the same maximum as the values stored in X."""
     if isinstance(X, InteractionShards):
         return np.concatenate([X.column_lows, X.column_highs])
     return X.data if is_sparse(X) else X
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
-    """Return which columns are zero or, if `center` is true, which columns are constant."""
+    """Return a mask (p,) of the zero columns or, if `center` is true, of the constant columns."""
     if isinstance(X, InteractionShards):
         low, high = X.column_lows, X.column_highs
         return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)

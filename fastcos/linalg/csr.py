@@ -53,8 +53,9 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed. The
     function works on a private copy if it must sum duplicates, sort indices or drop explicit zeros.
     If `keep_zeros` is true, explicit zeros remain in the result, and do not make a copy necessary.
-    Duplicate entries of integers or booleans are summed in float64, and the sums are converted to
-    float32 if this conversion is exact. The validation reads the non-zeros once.
+    Integers and booleans are converted to float64, in which duplicate entries are summed. If no
+    magnitude in the result exceeds 2^24, the result is converted to float32, which is then exact.
+    The validation reads the non-zeros once.
     """
     import scipy.sparse as sp
 
@@ -112,7 +113,7 @@ def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
-    """If X is a CSR matrix of floats, return its arrays without checking their entries.
+    """Return the arrays of a CSR matrix of floats, without checking their entries.
 
     If X is not a CSR matrix of float32 or float64, the function returns None.
     """
@@ -125,8 +126,8 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return X as the arrays indptr, indices and float data, without checking the indices.
 
-    If X is not in CSR format, this function first checks X for values that would crash SciPy's
-    code; SciPy then converts X to CSR.
+    If X is not in CSR format, SciPy converts X to CSR. Before that, this function checks X for
+    values that would crash SciPy's code.
     """
     import scipy.sparse as sp
 
@@ -230,7 +231,7 @@ def _as_values(data: Any) -> Any:
 
 
 def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
-    """Return the worst repairable defect; raise ValueError for a defect that cannot be repaired."""
+    """Return the worst defect that can be repaired; raise ValueError for any other defect."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     defects = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type

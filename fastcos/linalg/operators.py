@@ -39,32 +39,33 @@ WORK_PER_BLOCK = 1 << 24
 # The largest number of non-zeros of one block of rows, even if the factor has few columns.
 # Multiplying a block with this number of non-zeros takes at least a fifth of a millisecond.
 _NNZ_PER_BLOCK = 1 << 18
-# The number of blocks is a multiple of 4, so that 2 or 4 threads have equal shares.
+# If there are several blocks, their number is a multiple of 4, so that 2 or 4 threads have equal
+# shares.
 _EVEN_BLOCKS = 4
 # A panel is a group of columns of a factor. Each row of a panel has this number of bytes, which is
 # enough for 64 float32 columns.
 _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
-# A product of at least this many bytes is no longer in the caches when the caller reads it. Kernels
-# therefore bypass the caches when they write a product of this size to memory. Bypassing the caches
-# saves about 7% of the time.
+# A product of at least this many bytes does not fit into the caches, so it is no longer there when
+# the caller reads it. Kernels therefore bypass the caches when they write a product of this size to
+# memory, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
-# If a product is summed over the rows of X in order, the columns of the factor are divided into
-# groups, and a thread multiplies one group at a time. The width of a group is a multiple of this
-# number.
+# If a product is summed over all rows of X in order, each thread multiplies one group of columns of
+# the factor at a time. The width of a group is a multiple of this number.
 _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
 # piece. On an Intel CPU, cutting A into pieces of 1 MiB made the product 1.7 times as fast if an
-# average row of X had 20 non-zeros per piece. With 7 non-zeros per row and piece, the product
-# became slower (0.7 times as fast). On an AMD CPU (Zen 5), cutting A into five pieces doubled the
-# time of the product for an X with 20,000 columns and 60 non-zeros per row.
+# average row of X had 20 non-zeros per piece. With 7 non-zeros per row and piece, the product took
+# 1.4 times as long. On an AMD CPU (Zen 5), cutting A into five pieces doubled the time of a product
+# whose X had 20,000 columns and 60 non-zeros per row.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
-# replaces the transposed blocks. With 64 columns, transposed blocks took 35% less time for 84,432
-# items, and 20% less time for 40,000 items, but 90% more time for 17,192 items.
+# replaces the transposed blocks. For a Q with 64 columns, transposed blocks took 35% less time if X
+# had 84,432 columns, and 20% less time if X had 40,000 columns. If X had 17,192 columns, they took
+# 90% more time.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
@@ -247,9 +248,9 @@ class SparseOperator(Operator):
 
     Row i of X A is a sum over the non-zeros of row i of X, added in their order. The products X'Y
     and X'(X Q) are sums over all rows, so the rows are divided into parts
-    (:mod:`fastcos.linalg.partial_sums`). A single part can be multiplied in two ways that give the
-    same bits. Either each thread sums some columns of the product, or the operator computes the
-    transpose X' and multiplies row by row.
+    (:mod:`fastcos.linalg.partial_sums`). If there is only one part, the operator chooses one of two
+    methods that give the same bits. Either each thread sums some columns of the product, or the
+    operator computes the transpose X' and multiplies row by row.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -311,8 +312,9 @@ class SparseOperator(Operator):
         indptr, rows, values = transposed(X.indptr, X.indices, X.data, p, indices, self._n_threads)
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
-        # SciPy would convert the row numbers to the type of indptr. Therefore indptr gets the
-        # narrowest type that can hold both the values of indptr and the row numbers.
+        # If indptr had a wider type than the row numbers, SciPy would convert the row numbers to
+        # this type. Therefore indptr gets the narrowest type that can hold both the values of
+        # indptr and the row numbers.
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 
@@ -355,8 +357,8 @@ class SparseOperator(Operator):
         """Return the boundaries of groups of columns; each group is the work of one thread.
 
         The grouping does not affect the bits of a product. With several groups, an additional array
-        holds their sums, and takes as much memory as the product. If such an array would not fit
-        into the setting ``working_memory``, there is only one group.
+        holds their sums, and takes as much memory as the product. If this array would not fit into
+        the setting ``working_memory``, the function makes only one group.
         """
         width = group = factor.shape[1]
         if self.shape[1] * width * factor.itemsize <= config.working_memory() * 2**20:
@@ -369,10 +371,10 @@ class SparseOperator(Operator):
         """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
 
         If the rows are divided into several parts, the product is summed part by part, without the
-        transpose. If the rows are not divided, multiplying with the transpose is faster than
-        summing over the rows in two cases: if the sums do not stay in a cache, or if the product
-        has too few columns to occupy all threads. Transposing takes time, so the transpose is
-        computed only after the operator has multiplied many columns.
+        transpose. If the rows are not divided, there are two cases in which multiplying with the
+        transpose is faster than summing over the rows: if the sums do not stay in a cache, or if
+        the product has too few columns to occupy all threads. Transposing takes time, so the
+        transpose is computed only after the operator has multiplied many columns.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:
@@ -520,7 +522,7 @@ def _unshifted(X: Any, divisors: Floats | None, n_threads: int | None) -> Operat
 
 def _is_implicit(X: Any) -> bool:
     """Return whether X is a SciPy LinearOperator."""
-    # A caller that has a LinearOperator has imported the module of this class.
+    # If nobody has imported the module of the class LinearOperator, X cannot be a LinearOperator.
     if "scipy.sparse.linalg" not in sys.modules:
         return False
     from scipy.sparse.linalg import LinearOperator
@@ -529,7 +531,7 @@ def _is_implicit(X: Any) -> bool:
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
-    """Return A as a read-only C-ordered array, in the wider of its own type and the operator's."""
+    """Return A as a read-only C-ordered array, in the type that the product will have."""
     dtype = np.result_type(operator.dtype, A.dtype)
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
@@ -563,7 +565,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel fit in the cache that serves random accesses quickly."""
+    """Return how many rows of a panel fit in the cache that can be read quickly in any order."""
     return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
@@ -592,7 +594,7 @@ def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
 
 
 def kernel_arrays(X: sp.csr_array) -> Any:
-    """Return the Csr record of a validated array; its `data` is None if all values are 1."""
+    """Return a validated CSR array as a record for kernels; `data` is None if all values are 1."""
     indptr, indices, data = csr_arrays(X)
     if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
         indices = validation.read_only(indices.astype(np.int32))
@@ -600,7 +602,7 @@ def kernel_arrays(X: sp.csr_array) -> Any:
 
 
 def _are_ones(data: Matrix) -> bool:
-    """Return whether all values are 1; stop after the first chunk that holds another value."""
+    """Return whether all values are 1; stop after the first chunk with any other value."""
     if data.strides == (0,):  # the array repeats a single stored value
         data = data[:1]
     return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))

@@ -22,8 +22,9 @@ NNZ_PER_COLUMN = 48
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24
-# The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. If X has 3
-# million non-zeros, X'(X Q) takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
+# If there are more than two parts, their number is a multiple of 4, so that 2 or 4 threads have
+# equal shares. If X has 3 million non-zeros, X'(X Q) takes 5% less time with 4 parts than with 3
+# (bench/lab/curves.py).
 _EVEN = 4
 # Memory holds the sums of at most this number of parts per thread. Whenever all sums in memory have
 # been computed, the threads wait for each other, and the sums are added to the total.
@@ -38,7 +39,7 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return the work that precedes each part, for all parts but the first.
+    """Return, for every part except the first, the total work of the rows before this part.
 
     The work of a row is 1 plus its number of non-zeros.
     """

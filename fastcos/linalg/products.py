@@ -146,9 +146,9 @@ def gram_matmul(
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
     divided into parts, and the sums of the parts take at most ``working_memory``. The function also
-    makes a transposed copy of X in blocks, if the copy fits in ``working_memory`` and saves more
-    time in this call than it costs. For some matrices X with fewer than 96 non-zeros per column,
-    the function transposes X as a whole (like :func:`rmatmul`), and stores X Q.
+    makes a transposed copy of X in blocks, if this copy fits in ``working_memory`` and makes the
+    whole call faster. For some matrices X with fewer than 96 non-zeros per column, the function
+    transposes X as a whole (like :func:`rmatmul`), and stores X Q.
 
     Parameters
     ----------
@@ -184,8 +184,8 @@ def gram_matmul(
 def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | None:
     """Return X A and check X at the same time, or return None if X must be checked beforehand.
 
-    Checking the CSR array X beforehand would read X once more. If A has 64 columns and X has 38,000
-    to 900,000 non-zeros, this function is 1.1 to 1.5 times as fast as a check followed by a product
+    A separate check would read the CSR array X once more. If A has 64 columns and X has 38,000 to
+    900,000 non-zeros, this function is 1.1 to 1.5 times as fast as a check followed by a product
     (bench/lab/curves.py). The function returns None in three cases: if X has an invalid entry, if
     another kernel is faster, or if the kernel would have to be compiled for a rare type. If the
     function returns None, the caller must check X before the product. Whether X is checked

@@ -38,9 +38,9 @@ ENTRIES_HELD = 1 << 25
 # The default number of non-zeros of a shard. A non-zero takes 4 bytes for its column and 4 bytes
 # for its value. A product works on a shard of this size for several milliseconds.
 ENTRIES_PER_SHARD = 1 << 24
-# _KIND is the kind of the directory of all shards, and _SHARD_KIND is the kind of the directory of
-# one shard. _MANIFEST is the name of the directory that stores the ids, the sums of the columns,
-# and the first row of each shard.
+# The directory with the name _MANIFEST stores the ids, the statistics of the columns, and the first
+# row of each shard. The header of this directory states the kind _KIND, and the header of a shard
+# states the kind _SHARD_KIND.
 _KIND = "InteractionShards"
 _SHARD_KIND = "InteractionShard"
 _MANIFEST = "manifest"
@@ -54,10 +54,10 @@ class InteractionShards:
     An object of this class can replace X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
     reads the rows once, in blocks; while one block is multiplied, the operating system already
-    reads the next block. Wherever the shard boundaries lie, the products are bit-identical to the
-    products of one CSR matrix of the same type in memory. If p <= n, the SVD of the shards is
-    bit-identical to the SVD of this CSR matrix. Interactions with up to 2^25 (33.5 million)
-    non-zeros are read into memory as a whole.
+    reads the next block. The products are bit-identical to the products of a CSR matrix in memory
+    with the same rows and the same type, wherever the shard boundaries lie. If p <= n, the SVD of
+    the shards is also bit-identical to the SVD of this CSR matrix. Interactions with up to 2^25
+    (33.5 million) non-zeros are read into memory as a whole.
 
     Parameters
     ----------
@@ -269,10 +269,10 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for each target, the first row before which the work is at least the target.
+        """Return, for each target, the first row i whose preceding work is at least the target.
 
-        The work before row i is i plus the number of non-zeros before row i. The targets must be in
-        ascending order.
+        The work that precedes row i is i plus the number of non-zeros in the rows before row i. The
+        targets must be in ascending order.
         """
         rows: list[int] = []
         work_before = 0  # the work before the first row of the current shard
@@ -296,7 +296,7 @@ class InteractionShards:
             yield number, max(lo - begin, 0), min(hi, end) - begin
 
     def _as_operator(self, n_threads: int | None) -> Operator:
-        """Return an operator that holds all rows in memory, or one that reads shard by shard."""
+        """Return an operator with all rows in memory, or an operator that reads shard by shard."""
         if self.nnz <= ENTRIES_HELD:
             return SparseOperator(self.whole(), n_threads)
         return ShardedOperator(self, n_threads)
@@ -327,7 +327,7 @@ class InteractionShards:
 
             X = sp.csr_array((data, indices, indptr), shape=(rows, self.shape[1]))
             if as_interactions("X", X).nnz != len(indices):
-                raise ValueError(f"it must hold {rows} rows without zeros, got {rows}")
+                raise ValueError("values must not be 0, and columns must not repeat in a row")
             for array in (indptr, indices, data):
                 memmap.release(array)
         return indptr, indices, data
@@ -340,7 +340,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
     indptr, indices, data = shard
     entries = slice(int(indptr[lo]), int(indptr[hi]))
     X = sp.csr_array((hi - lo, p), dtype=data.dtype)
-    # The constructor of csr_array would copy a whole memory map even if few rows are taken from it.
+    # The constructor of csr_array would copy the whole memory map, even to take only a few rows.
     X.indptr = indptr[lo : hi + 1] - indptr[lo]
     X.indices, X.data = indices[entries], data[entries]
     X.has_canonical_format = True
@@ -498,7 +498,7 @@ class ShardedOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
-        """Return the product, summed over all rows in order; threads share out the columns."""
+        """Return the product, summed over all rows in order; each thread sums some columns."""
         p, width = self.shape[1], factor.shape[1]
         columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]
@@ -527,10 +527,10 @@ def _add_rows(
     is_started: bool,
     sums: Matrix,
 ) -> None:
-    """Compute the product of the rows X and the factor; add it to `sums` (1, p, w) in place.
+    """Multiply the rows X by the factor; add the product to `sums` (1, p, w) in place.
 
-    `row` is the index of the first row of X in the whole matrix. `is_started` says whether `sums`
-    already contains the products of earlier rows of the same part.
+    `row` is the index that the first row of X has in the whole matrix. `is_started` says whether
+    `sums` already contains the products of earlier rows of the same part.
     """
     n = X.shape[0]
     rows_of_factor = factor[row : row + n] if kernel == "rmatmul_parts" else factor

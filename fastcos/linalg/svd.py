@@ -15,8 +15,8 @@ from fastcos.parallel import Progress
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# direct_svd computes a dense eigendecomposition if the smaller dimension of X is at most this
-# number.
+# If the smaller dimension of X is at most this number, direct_svd computes a dense
+# eigendecomposition.
 DENSE_SIDE = 2048
 # If at least 1 / _DENSE_SHARE of all triplets are requested, direct_svd and randomized_svd compute
 # a dense eigendecomposition, because Lanczos would take longer (the task "svd" of
@@ -32,11 +32,11 @@ _RANK_TOLERANCE = 1e-7
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
 # _INDEPENDENT. A unit vector counts as a linear combination of other vectors if the square of its
-# distance from their span is at most _REPEATED. The value of _REPEATED is as large as a few
-# thousand rounding errors.
+# distance from their span is at most _REPEATED, which is as large as a few thousand rounding
+# errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
-# The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual than
-# this one cannot be reached in float64.
+# The relative residual at which the Lanczos iteration of direct_svd stops. The iteration cannot
+# reach a smaller residual in float64.
 _WORKING_PRECISION = 1e-11
 
 
@@ -47,9 +47,9 @@ class SVD(NamedTuple):
     Attributes
     ----------
     U : ndarray (n, k) or None
-        Left singular vectors as columns, or None with ``compute_u=False``. The longer singular
-        vectors (the columns of U if n > p, otherwise the rows of Vt) are orthogonal except for
-        errors that are a small multiple of eps (s[0] / s)².
+        Left singular vectors as columns, or None with ``compute_u=False``. If n > p, the columns of
+        U are orthogonal except for errors that are a small multiple of eps (s[0] / s)². If n <= p,
+        the same is true of the rows of Vt.
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)
@@ -98,8 +98,9 @@ def randomized_svd(
     ``tol``. When the iteration has ended, the residuals in the result are computed in float64. The
     iteration runs in the precision of X. If float32 cannot reach ``tol``, the iteration runs once
     more in float64. If one side of X is short, or if at least a fifth of all triplets is requested,
-    a dense eigensolver computes the result without an iteration. A step of the iteration multiplies
-    X'X by l columns, where l is 16 to 64, in O(nnz l) time. The basis has b = 3 k + 12 l vectors.
+    a dense eigensolver computes the result in float64, without an iteration. A step of the
+    iteration multiplies X'X by l columns, where l is 16 to 64, in O(nnz l) time. The basis has
+    b = 3 k + 12 l vectors.
     Computing the basis takes O(min(n, p) b^2) time, in addition to the products. Storing the basis
     takes O(min(n, p) b) memory, in addition to X and the result.
 
@@ -112,13 +113,14 @@ def randomized_svd(
     tol : float
         The largest accepted relative residual of a triplet, as :func:`svd_residuals` defines it.
     max_iter : int
-        The largest number of passes over X.
+        The largest number of passes over X. If the iteration runs once more in float64, the count
+        starts again from 0.
     compute_u : bool
         Whether to compute U. Without U, the result takes less memory, because U contains n k
         numbers.
     center, scale, row_center : array_like, optional
-        The vectors that center and scale X, as in :func:`fastcos.matmul`; the result is the SVD of
-        the centred and scaled matrix.
+        The vectors with which X is centred and scaled, as in :func:`fastcos.matmul`. The result is
+        the SVD of the centred and scaled matrix.
     random_state : int or numpy.random.Generator
         The seed of the random first block. The same seed gives bit-identical results.
     n_threads : int, optional
@@ -131,9 +133,9 @@ def randomized_svd(
     Returns
     -------
     SVD
-        A named tuple (U, s, Vt, residuals). U and Vt are float32 if X is float32 and this precision
-        suffices for ``tol``; otherwise, they are float64. In every row of Vt, the entry with the
-        largest magnitude is positive.
+        A named tuple (U, s, Vt, residuals). U and Vt are float32 if X is float32 and the iteration
+        reaches ``tol`` in float32; otherwise, U and Vt are float64. In every row of Vt, the entry
+        with the largest magnitude is positive.
 
     Raises
     ------
@@ -244,9 +246,9 @@ def svd_residuals(
 ) -> Floats:
     """Return the residuals of singular triplets of X, whichever solver computed the triplets.
 
-    Let s be the singular value of a triplet, v the right singular vector with norm 1, and r =
-    ||X'Xv - s²v||; then X has a singular value within min(r / s, sqrt(r)) of s. The function
-    returns the bound min(r / s, sqrt(r)) divided by s, computed in float64.
+    Let s be the singular value of a triplet, let v be its right singular vector, with norm 1, and
+    let r = ||X'Xv - s²v||. X then has a singular value whose distance from s is at most the bound
+    min(r / s, sqrt(r)). The function returns this bound divided by s, computed in float64.
 
     Parameters
     ----------
@@ -255,8 +257,8 @@ def svd_residuals(
         The triplets: s has shape (k,), Vt has shape (k, p), and U has shape (n, k) or is None. U is
         used only if X has more columns than rows.
     center, scale, row_center, n_threads
-        The vectors that center and scale X, as in :func:`fastcos.matmul`. The triplets must belong
-        to the centred and scaled matrix.
+        The vectors with which X is centred and scaled, as in :func:`fastcos.matmul`. The triplets
+        must belong to the centred and scaled matrix.
 
     Returns
     -------
@@ -270,9 +272,9 @@ def svd_residuals(
     Raises
     ------
     ValueError
-        X is not valid; the shapes of s, Vt and X do not match; a singular value is negative; or the
-        largest magnitude in X is above 1e140 or below 1e-140, so that float64 cannot represent its
-        square.
+        X is not valid, the shapes of s, Vt and X do not match, or a singular value is negative. The
+        error is also raised if the largest magnitude in X is above 1e140 or below 1e-140, because
+        float64 cannot represent its square.
 
     Examples
     --------
@@ -326,7 +328,7 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
 def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
-    """Return the singular triplets of the given orthonormal eigenvectors, and the residuals."""
+    """Return the singular triplets of X, computed from orthonormal eigenvectors, with residuals."""
     vectors64 = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(vectors64)
     squares = np.einsum("ij,ij->j", vectors64, Z) / np.einsum("ij,ij->j", vectors64, vectors64)
@@ -404,7 +406,7 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether a dense eigensolver finds k of `side` triplets faster than block Lanczos does.
+    """Return whether a dense eigensolver is faster than block Lanczos for k of `side` triplets.
 
     A dense eigensolver is faster if a Krylov basis for k triplets would nearly fill all `side`
     dimensions, or if at least 1 / `_DENSE_SHARE` of all triplets are requested.
@@ -434,10 +436,9 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
     """Return ``product(vectors) / s``; orthonormal vectors replace the columns whose s is 0.
 
     `product` maps the vectors to their images ``product(vectors)``, whose lengths are the singular
-    values s. If some values of s are 0, the vectors with non-zero values come first, and every
-    direction that is orthogonal to the images of these vectors has the singular value 0. The
-    function divides the vectors by s before it calls `product`, because the images have more
-    entries than the vectors.
+    values s. The vectors whose s is not 0 come first. Every direction that is orthogonal to the
+    images of these vectors has the singular value 0. The function divides the vectors by s before
+    it calls `product`, because the images have more entries than the vectors.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

@@ -28,8 +28,9 @@ def transposed(
     """Return indptr, indices and data of the transpose, whose rows have sorted indices.
 
     If `data` is None, the data of the transpose is None. The type `index_dtype` must be able to
-    represent the number of rows. The rows are divided into parts for the threads. For p columns,
-    the function takes O(nnz + parts p) time, and needs O(parts p) memory in addition to the result.
+    represent the number of rows. The rows are divided into parts, at most one per thread. If
+    the matrix has p columns, the function takes O(nnz + parts p) time, and needs O(parts p) memory
+    in addition to the result.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only
