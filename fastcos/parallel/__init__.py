@@ -13,7 +13,7 @@ in the threads that call fastcos, in the threads of this package's pool, and in 
             +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
 
 Most output arrays come from :func:`unfilled`, and contain a value that no kernel writes. A row that
-no block has written can therefore be recognised. To save time, a launch (``search.launch``) leaves
+no block has written can therefore be recognised. To save time, the module ``search.launch`` leaves
 its output arrays uninitialised. Each block writes only its own rows, so results are bit-for-bit
 identical for any number of threads. A thread that changes a shared object holds
 :func:`writer_lock`. A :class:`lazy_attribute` is computed once, at first use, even if several

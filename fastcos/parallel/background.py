@@ -23,8 +23,8 @@ from fastcos.kernels import code_cache
 # A compiling process that has not ended after this many seconds, for example because a user has
 # suspended it, counts as failed.
 _MAX_SECONDS = 300.0
-# The interpreter options that are passed on to the compiling process if this process runs with
-# them. Each key is the attribute of sys.flags that tells whether the option is set.
+# If this process runs with one of these interpreter options, the compiling process gets the option,
+# too. Each key is the attribute of sys.flags that tells whether the option is set.
 _FLAGS = {
     "isolated": "-I", "ignore_environment": "-E", "no_site": "-S", "no_user_site": "-s",
     "dont_write_bytecode": "-B",
@@ -34,9 +34,9 @@ _FLAGS = {
 class _Child(NamedTuple):
     """A compiling process, its error file, its deadline, and the id of its parent process.
 
-    `errors` is the file that receives the error messages of the process. A process that is still
-    running at the time `deadline` (a value of `time.monotonic()`) counts as failed. `parent` is the
-    id of the process that started the compiling process.
+    `errors` is the file that receives the error messages of the compiling process. If the compiling
+    process is still running at the time `deadline` (a value of `time.monotonic()`), it counts as
+    failed. `parent` is the id of the process that started the compiling process.
     """
 
     process: subprocess.Popen[bytes]
@@ -126,7 +126,7 @@ def is_running_elsewhere() -> bool:
     directory = code_cache.cache_directory()
     if directory is None or not code_cache.is_writable():
         return False
-    # Without a lock file, no process has ever started to compile the search kernels.
+    # If there is no lock file, no process has ever started to compile the search kernels.
     if not code_cache.exists(directory / f"{LOCK_NAME}.lock"):
         return False
     with code_cache.sole_process(LOCK_NAME) as is_sole:
@@ -160,7 +160,7 @@ def _reason_of_end(child: _Child) -> str | None:
 
 
 def _obstacle() -> str:
-    """Return the reason why no compiling process can be started, or "" if it can be started."""
+    """Return why this process cannot start a compiling process, or "" if it can start one."""
     if os.environ.get("FASTCOS_BACKGROUND") == "0":
         return "FASTCOS_BACKGROUND is 0"
     if not code_cache.has_compiler():
@@ -184,7 +184,7 @@ def _import_path() -> list[str]:
 
 
 def _fail(reason: str) -> None:
-    """Store and print on stderr why no other process compiles the search kernels.
+    """Store the reason why no other process compiles the search kernels, and print it on stderr.
 
     Nothing is printed if the user has turned compiling processes off (FASTCOS_BACKGROUND=0).
     """

@@ -10,7 +10,7 @@ from fastcos.parallel.forks import at_fork
 
 
 class _State:
-    """The limit on the number of BLAS threads, and the thread that set it; None without a limit."""
+    """The limit on BLAS threads and the thread that has set it; both are None without a limit."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -27,19 +27,19 @@ _state = _State()
 # _locks[0], so that only one such call runs at a time. Without _locks[0], two calls that start the
 # threads of OpenBLAS at the same time after a fork would hang. Waiting for _locks[0] costs hardly
 # any time, because OpenBLAS runs calls with several threads one after the other in any case. A call
-# that is limited to one BLAS thread holds one of the other locks. The id of the calling thread
-# decides which lock the call holds, so that two such calls rarely wait for each other.
+# that is limited to one BLAS thread holds another lock than _locks[0]. The id of the calling thread
+# decides which lock this is, so that two limited calls rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
 def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    Before the process forks, the forking thread waits until it holds the BLAS locks. While a thread
-    holds a BLAS lock, it must call only NumPy and SciPy. The thread must not call any function that
-    may compile a kernel. Before a fork, the forking thread first takes the locks that a thread
-    needs to compile a kernel, and then waits for the BLAS locks. If a thread that holds a BLAS lock
-    tried to compile during a fork, this thread and the forking thread would wait for each other.
+    Before the process forks, the forking thread waits until it holds all BLAS locks. While a thread
+    holds a BLAS lock, it must call only NumPy and SciPy, and no function that may compile a kernel.
+    Before a fork, the forking thread first takes the locks that a thread needs to compile a kernel,
+    and then waits for the BLAS locks. If a thread that holds a BLAS lock tried to compile during a
+    fork, this thread and the forking thread would wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -80,22 +80,20 @@ def one_blas_thread() -> Iterator[None]:
     Between two kernels, use ``one_blas_thread`` for products and factorisations of small matrices.
     If OpenBLAS uses several threads, its threads wait for each other at every column of a
     factorisation. Each OpenBLAS thread also keeps a core busy for 50 ms after every product, so
-    fewer cores are free for the next kernel. If BLAS is not limited to one thread, an SVD and an
-    audit take 1.3 times as long on two idle cores, and an audit takes 5 times as long on busy
-    cores.
+    fewer cores are free for the next kernel. Without the limit, an SVD and an audit take 1.3 times
+    as long on two idle cores. On busy cores, an audit even takes 5 times as long.
 
     In OpenBLAS, all threads of a process share one setting for the number of threads. Even the
     OpenBLAS function ``openblas_set_num_threads_local``, which is meant for the calling thread,
     sets the number of threads of the whole process in builds without OpenMP. Another thread of the
     program may change the number of BLAS threads during the ``with`` block, for example by
-    ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
-    end of the ``with`` block would undo this change. Another thread might also save the number of
-    BLAS threads during the ``with`` block, when the number is 1, and restore this number after
-    the block, so that BLAS would stay limited to one thread. Therefore BLAS is limited only if all
-    other threads of the process are daemons; a worker of a ``ThreadPoolExecutor``, for example, is
-    not a daemon. Daemon threads are ignored, because they seldom call BLAS. Examples of daemon
-    threads are the threads of our pool, the threads that draw progress bars, and the threads of a
-    notebook's kernel.
+    ``threadpoolctl.threadpool_limits``. The end of the ``with`` block would then undo this change.
+    Another thread might also save the number of BLAS threads during the ``with`` block, when this
+    number is 1. If it restored the saved number after the block, BLAS would stay limited to one
+    thread. Therefore BLAS is limited only if all other threads of the process are daemons; a worker
+    of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads are ignored, because
+    they seldom call BLAS. Examples of daemon threads are the threads of our pool, the threads that
+    draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

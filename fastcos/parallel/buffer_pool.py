@@ -4,8 +4,9 @@ The operating system fills every new page of memory with zeros before a process 
 product X A of a sparse matrix X and a matrix A with 64 columns, filling the pages of the result
 with zeros takes about 40% of the time (bench/lab/curves.py). Therefore the pool keeps a few freed
 blocks of memory, and places the next array of about the same size in one of these blocks. The freed
-blocks in the pool together take at most ``working_memory``. Like allocators such as jemalloc, the
-pool marks freed blocks with ``MADV_FREE``, so that the operating system can take back their pages.
+blocks in the pool together take at most ``working_memory``. The pool marks freed blocks with
+``MADV_FREE``, as allocators such as jemalloc do, so that the operating system can take back their
+pages.
 On systems without ``MADV_FREE``, every array is placed in new memory.
 """
 
@@ -24,8 +25,8 @@ from fastcos import config
 # The sizes of a cache line and of a huge page in bytes.
 CACHE_LINE = 64
 _HUGE_PAGE = 2**21
-# The pool is used for arrays of at least this many bytes, because NumPy requests huge pages for
-# arrays of this size.
+# An array of at least this many bytes is placed in a block of the pool, because NumPy requests huge
+# pages for arrays of this size.
 _LARGE = 2**22
 # The pool keeps at most this number of freed blocks, and all of them together must fit into
 # working_memory.
@@ -78,7 +79,7 @@ class _Block:
         self.memory = _starting_at(_HUGE_PAGE, -(-size // _HUGE_PAGE) * _HUGE_PAGE)
 
     def release(self) -> None:
-        """Return this block to the pool; the operating system may then take back the block's pages.
+        """Return this block to the pool; the operating system may then take back its pages.
 
         A finaliser calls this method, in any thread and at any time, so it must not wait for a
         lock. The pool is a deque, whose methods are thread-safe without a lock.

@@ -10,7 +10,7 @@ def at_fork(
     after_in_parent: Callable[[], None] | None = None,
     after_in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Register functions that are called before each fork, and in parent and child after each fork.
+    """Register functions that are called before each fork, or after it in the parent or the child.
 
     On systems without fork, nothing is registered.
     """

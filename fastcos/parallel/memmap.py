@@ -8,8 +8,9 @@ This module, and no other module, distinguishes three kinds of rows:
 * All other rows are float32 or float64 rows in memory, which need no conversion.
 
 Kernels can read the narrow types int8, float16 and bfloat16. Rows of float16 are stored as uint16,
-and rows of bfloat16 as int16. From these types, ``kernels.records.rows_of`` knows which numbers the
-bytes of the rows represent, and the kernels convert the numbers in registers.
+and rows of bfloat16 are stored as int16. From the stored type, the function
+``kernels.records.rows_of`` recognises the original type, and the kernels convert the numbers in
+registers.
 """
 
 import contextlib
@@ -27,9 +28,8 @@ from fastcos import parallel, validation
 # The smallest number of rows that are read as one block. The overhead of reading a smaller block
 # would be larger than the time to search it.
 _MIN_ROWS = 64
-# take_rows copies this many scattered rows of a memory map before it releases their pages. The
-# number of rows must be small, because the operating system maps up to 16 pages of memory for each
-# row.
+# take_rows copies this many scattered rows of a memory map before it releases their pages. This
+# number is small, because the operating system maps up to 16 pages of memory for each row.
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22
@@ -73,13 +73,13 @@ def as_mapped_rows(
     or_vector: bool = False,
     is_measured: bool = False,
 ) -> Any:
-    """Return X as validated rows; if the caller reads X block by block, return X unchanged.
+    """Return X as validated rows, or return X unchanged if the caller reads X block by block.
 
-    If the rows are returned unchanged, only their shape and type are checked. `on_disk` says
-    whether the caller reads mapped rows block by block. `narrow` says whether the caller reads
-    narrow rows (of one- or two-byte numbers) block by block. If `widen` is True, narrow rows are
-    converted to float32 as a whole, even if `narrow` is True. `or_vector` and `is_measured` are
-    arguments of `validation.as_rows`.
+    If X is returned unchanged, only its shape and its type are checked. `on_disk` says whether the
+    caller reads mapped rows block by block. `narrow` says whether the caller reads narrow rows (of
+    one- or two-byte numbers) block by block. If `widen` is True, narrow rows are converted to
+    float32 as a whole, even if `narrow` is True. `or_vector` and `is_measured` are passed on to
+    `validation.as_rows`.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):
@@ -92,8 +92,8 @@ def as_mapped_rows(
         if is_unchanged and widen:
             is_unchanged, dtype = False, np.float32
         elif is_unchanged and X.size:
-            # Only the first row is passed to as_row_shape. If the type of the rows is one of
-            # ml_dtypes, such as bfloat16, as_row_shape would convert all rows to float32.
+            # Only the first row is passed to as_row_shape, because as_row_shape converts rows of a
+            # type from ml_dtypes, such as bfloat16, to float32.
             first_rows = X[:1]
     if not is_unchanged:
         return validation.as_rows(
@@ -111,7 +111,8 @@ def has_kernels(X: Any) -> bool:
 def as_stored(name: str, X: Any) -> Any:
     """Return the rows in the type in which an index stores them.
 
-    Rows of one- or two-byte numbers are converted to float32 if kernels cannot read their type.
+    If kernels cannot read a type with one or two bytes per number, rows of this type are converted
+    to float32.
     """
     if not is_narrow(X):
         return X

@@ -2,10 +2,11 @@
 
 The thread that calls ``run`` runs blocks itself, and the threads of the pool help it. The threads
 of the pool are started at first use and wait for work on a queue. A forked child process starts
-threads of its own. Callers should divide their rows into many small blocks, for three reasons: a
-thread whose blocks need little work takes more blocks, progress is reported between blocks, and
-Ctrl-C takes effect as soon as the running blocks have ended. When ``run`` raises an error, no block
-is running any more, so no thread still writes into the caller's arrays.
+threads of its own. Callers should divide their rows into many small blocks. A thread whose blocks
+need little work then takes more blocks, so all threads end at about the same time. Progress is
+reported between blocks, and Ctrl-C takes effect as soon as the running blocks have ended. When
+``run`` raises an error, no block is running any more, so no thread still writes into the caller's
+arrays.
 """
 
 import bisect
@@ -38,8 +39,8 @@ _REPORT_INTERVAL = 0.1
 
 # If a call to `run` has more blocks than this number, the call looks up the compiled code of its
 # kernel once for all blocks. Without the look-up, Numba checks the types of the arguments for every
-# block, which takes 3 us for each argument that is a record. These checks take as long as the
-# look-up if there are about 10 blocks.
+# block, which takes 3 us for each argument that is a record. For about 10 blocks, the checks take
+# as long as the look-up.
 _MANY_BLOCKS = 10
 
 _inside = threading.local()
@@ -54,10 +55,9 @@ class _Places:
     """The CPUs on which helping threads may run: all except the CPU of the last caller.
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
-    thread. In a KVM virtual machine, a sleeping CPU does not count as idle. After every pause of a
-    few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. A
-    helping thread that is woken on the caller's CPU must wait for the caller. If a helping thread
-    must wait for the caller, a call on two threads takes as long as on one thread
+    thread. In a KVM virtual machine, Linux does so after every pause of a few milliseconds, because
+    a sleeping CPU does not count as idle. A helping thread that is woken on the caller's CPU must
+    wait for the caller. A call on two threads then takes as long as on one thread
     (docs/dev/costs.md, "Threads after a pause").
     """
 
@@ -80,8 +80,8 @@ class _Places:
     def leave_caller_cpu(self) -> None:
         """Keep the helping threads off the CPU on which the calling thread runs.
 
-        The call takes less than a microsecond if the previous caller ran on the same CPU, and
-        otherwise about two microseconds per helping thread.
+        If the previous caller ran on the same CPU, this method takes less than a microsecond.
+        Otherwise, it takes about two microseconds per helping thread.
         """
         cpu = -1 if _getcpu is None else int(_getcpu())
         if cpu == self._caller_cpu:
@@ -194,7 +194,8 @@ class lazy_attribute(Generic[Owner, Value]):
         if instance is None:
             return self
         # A descriptor without __set__ does not override the __dict__ of the instance. Once the
-        # value is in the __dict__, Python therefore reads it there and no longer calls this method.
+        # value is in the __dict__, Python therefore reads it from there, without calling this
+        # method.
         with attribute_lock(instance, self._name):
             fields = vars(instance)
             if self._name not in fields:
@@ -265,9 +266,8 @@ def run(
     The result must not depend on the order in which the blocks run. If there is only one block, or
     if `run` is called from inside a block, all blocks run in the calling thread. If `rows_kernel`
     is a plain Python function, the blocks run on the pool, even if the backend is prange. The
-    function `progress(done, total)` is called in the calling thread with the number of finished
-    rows and the number of all rows. If `progress` raises an error, no further block starts, and
-    `run` raises the error.
+    calling thread calls `progress(done, total)` with the number of finished rows and the number of
+    all rows. If `progress` raises an error, no further block starts, and `run` raises this error.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
     is_alone = len(blocks) <= 2 or getattr(_inside, "busy", False)
@@ -377,10 +377,10 @@ class _Job:
             self._done += hi - lo
 
     def _has_ended(self, seconds: float) -> bool:
-        """Return True as soon as no helping thread is running a block.
+        """Wait until no helping thread is running a block, and return True.
 
-        The method returns False if helping threads still run blocks after `seconds`; -1 stands for
-        no limit.
+        If helping threads still run blocks after `seconds`, the method returns False. If `seconds`
+        is -1, the method waits without a limit.
         """
         # A KeyboardInterrupt between acquire and release leaves _busy locked, although no block is
         # running. Therefore _running is read before _busy is acquired. If the operating system
@@ -397,7 +397,7 @@ class _Job:
     def _stop(self) -> None:
         """Discard the blocks that no thread has taken, and wait until no block is running.
 
-        A KeyboardInterrupt during the wait is raised only after the wait.
+        If a KeyboardInterrupt arrives while the method waits, it is raised after the wait.
         """
         interrupt = None
         ended = False

@@ -5,12 +5,12 @@ the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, w
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
 kernels itself. This is the usual strategy in the ski-rental problem: rent until the rent adds up to
-the price, and then buy. If a process first searches in NumPy and then compiles, its searches take
-at most about twice as long as with the better of two other plans: to compile at the start, and
-never to compile.
+the price, and then buy. Two other plans would be to compile at the start, or never to compile. With
+our strategy, the searches take at most about twice as long as with the better of these two plans.
 
 The kernels read rows of every number type (``kernels.records.Rows``), so they are compiled once and
-not once per number type. A process that has compiled all of them leaves a mark in the code cache.
+not once per number type. A process that has compiled all search kernels leaves a mark in the code
+cache.
 """
 
 import contextlib
@@ -39,7 +39,8 @@ _SECONDS_BEFORE_COMPILING = 0.1
 # If no other process can compile the kernels, this process compiles them after it has searched in
 # NumPy for this many seconds.
 _SECONDS_IN_NUMPY = 20.0
-# The seconds between two checks of whether another process has put compiled kernels into the cache.
+# Once in this many seconds, a process checks whether another process has put compiled kernels into
+# the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
 # If the cache contains the compiled code of these kernels, it also contains the code of all other
@@ -107,9 +108,8 @@ def _is_marked() -> bool:
 
 
 def _mark(target: str) -> str:
-    # config.isa() is called only if the user has chosen an instruction set. For a user who has not
-    # chosen an instruction set, config.isa() would import LLVM to find the default instruction set,
-    # and this import takes 0.4 s.
+    # config.isa() is called only if the user has chosen an instruction set. Otherwise, it would
+    # import LLVM to find the default instruction set, and this import takes 0.4 s.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{isa}_{target}"
@@ -167,7 +167,7 @@ def explain(*, may_use_numpy: bool = True) -> str:
     if native.holds(search_grid):
         return f"native code of the wheel, for {native.tier()}"
     if is_ready() and _is_marked():
-        return "code that Numba has compiled and the cache keeps"
+        return "code that Numba has compiled, loaded from the cache"
     reason = background.why_not()
     if runs_kernels() or not may_use_numpy:
         return f"code that this process compiles{f' ({reason})' if reason else ''}"
@@ -177,4 +177,5 @@ def explain(*, may_use_numpy: bool = True) -> str:
         return f"NumPy, because no kernels can be compiled ({reason})"
     if reason:
         return f"NumPy at first, then code that this process compiles ({reason})"
-    return "NumPy, until a process that a longer search starts has compiled the kernels"
+    seconds = f"{_SECONDS_BEFORE_COMPILING:g} s"
+    return f"NumPy; after {seconds} of searches, another process starts to compile the kernels"
