@@ -9,34 +9,36 @@ from pathlib import Path
 
 import pytest
 
-# before NumPy is imported. The workers share the cores, and waiting threads of OpenBLAS and of the
-# OpenMP of scikit-learn spin: tests/linalg/test_svd.py took 436 s on busy cores, now 40 s
+# These variables must be set before NumPy is imported. The test processes share the cores, and idle
+# threads of OpenBLAS and scikit-learn's OpenMP waste them by spinning: on busy cores,
+# tests/linalg/test_svd.py took 436 s with these threads, and takes 40 s without them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Garbage is collected less often: pytest makes 14,000 tests, and tests make many objects.
+# Garbage is collected less often, because 14,000 tests create many objects.
 gc.set_threshold(50_000)
-# a shell without job control starts its background jobs with SIGINT ignored, children inherit that
+# A shell without job control starts background jobs with SIGINT ignored, and their children inherit
+# this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# many tests start a Python, which would compile every module of fastcos again
+# Many tests start a Python process, which would otherwise compile every module of fastcos again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# What runs first: one worker compiles the search, the other what needs no search, and then finds it
-# compiled. A worker waits for what the other one compiles: 150 s of a run in another order.
+# These tests run first: one worker compiles the search, and another one the remaining kernels. In
+# another order, workers waited 150 s for code that another worker was compiling.
 FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
 def pytest_collection_modifyitems(config, items):
     places = [config.rootpath / name for name in FIRST]
 
-    @functools.cache  # 14,000 tests are in 190 files
+    @functools.cache  # The cache helps because 14,000 tests are in only 190 files.
     def place(file):
         return next((n for n, path in enumerate(places) if file.is_relative_to(path)), len(FIRST))
 
     items.sort(key=lambda item: place(item.path))
-    gc.freeze()  # collections do not look at 6,000 tests
+    gc.freeze()  # Garbage collections then skip the objects of all collected tests.
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +50,12 @@ def restored_settings(monkeypatch):
     monkeypatch.setattr(readiness.state, "compile_at_once", True)  # the kernels are tested
     monkeypatch.setattr(config, "overrides", dict(config.overrides))
     yield
-    code_cache.set_cache_directory(None)  # A test may have set it by set_config.
+    code_cache.set_cache_directory(None)  # A test may have set this directory by set_config.
 
 
 @pytest.fixture(scope="session")
 def without_numba(tmp_path_factory):
-    """A folder of all installed packages but Numba, for PYTHONPATH and python -S."""
+    """Return a folder of all installed packages except Numba, for PYTHONPATH and `python -S`."""
     folder = tmp_path_factory.mktemp("packages")
     for place in (one for one in sys.path if one.endswith("site-packages")):
         for package in Path(place).iterdir():

@@ -1,4 +1,4 @@
-"""A process that imports once, and forks a child for each program of a test."""
+"""A process that imports modules once, and forks a child for each program of a test."""
 
 import json
 import os
@@ -56,7 +56,7 @@ class ForkingProcess:
         self._process.stdin.flush()
 
     def run(self, code, **environment):
-        """Return the exit status, the output and the error stream of a program."""
+        """Run a program in a child; return its exit status, stdout and stderr."""
         self._send(code, environment)
         status, stdout, stderr = json.loads(self._process.stdout.readline())
         return SimpleNamespace(returncode=status, stdout=stdout, stderr=stderr)

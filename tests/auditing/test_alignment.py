@@ -1,4 +1,4 @@
-"""Alignment of retrained models: planted changes with known answers, by NumPy alone."""
+"""Tests of the alignment of retrained models, on planted changes whose answers NumPy computes."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ def model(rng, n=400, p=300, k=8):
 
 
 def balanced(users, items):
-    """Balanced factors by an SVD of all predictions."""
+    """Return balanced factors, from an SVD of all predictions."""
     k = items.shape[1]
     U, s, Vt = np.linalg.svd(users @ items.T, full_matrices=False)
     return U[:, :k] * np.sqrt(s[:k]), Vt[:k].T * np.sqrt(s[:k])
 
 
 def retrained(rng, users, items):
-    """The same predictions in other coordinates."""
+    """Return factors with the same predictions in other coordinates."""
     G = rng.standard_normal((items.shape[1],) * 2)
     return users @ np.linalg.inv(G).T, items @ G
 
@@ -55,7 +55,7 @@ def test_predictions_stay_to_rounding():
 
 
 def test_rotation_is_the_nearest_one():
-    """No rotation of a thousand, and none near the solution, comes nearer to the old items."""
+    """None of 1,000 rotations, random or close to the solution, comes nearer to the old items."""
     rng = np.random.default_rng(2)
     old = rng.standard_normal((60, 3))
     new = old @ np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.3 * rng.standard_normal((60, 3))
@@ -103,7 +103,7 @@ def test_ranks_may_differ(old_rank, rank):
     alignment = align(items, old_items, users=users, old_users=old_users)
     assert alignment.items.shape == alignment.old_items.shape == (90, 8)
     np.testing.assert_allclose(alignment.users @ alignment.items.T, users @ items.T, atol=1e-10)
-    # the leading five columns of an SVD are those of both models
+    # The two models share the five leading columns of their SVDs.
     np.testing.assert_allclose(alignment.items[:, :5], alignment.old_items[:, :5], atol=1e-10)
     assert alignment.self_match_rate_before is None
     without = align(items, old_items)
@@ -147,7 +147,8 @@ def test_third_of_the_items_new_matched_by_id():
     np.testing.assert_array_equal(ids[alignment.shared], old_ids[alignment.old_shared])
     np.testing.assert_allclose(alignment.users @ alignment.items.T, users @ items[ids].T, atol=1e-9)
     assert alignment.self_match_rate == 1
-    assert alignment.residual < 0.3  # the balance depends on the catalogue
+    # The balanced form depends on the catalogue, so the residual is not 0.
+    assert alignment.residual < 0.3
 
 
 def test_chain_of_thirty_days_does_not_drift():
@@ -176,7 +177,8 @@ def test_equal_rows_stay_equal_and_count_as_found():
     users2, items2 = retrained(rng, users, items)
     distinct, group_of = np.unique(items2, axis=0, return_inverse=True)
     first = np.unique(group_of.ravel(), return_index=True)[1]
-    items2 = items2[first][group_of.ravel()]  # the product above rounds equal rows differently
+    # The product above rounds equal rows differently, so this line makes them equal again.
+    items2 = items2[first][group_of.ravel()]
     alignment = align(items2, items, users=users2, old_users=users)
     assert len(np.unique(alignment.items, axis=0)) == len(distinct)
     assert alignment.self_match_rate == 1

@@ -1,4 +1,4 @@
-"""Certified neighbours are never lost; each attack includes a rescaling that removes one."""
+"""No map loses a certified neighbour; every attack returns a rescaling that removes one."""
 
 import numpy as np
 import pytest
@@ -7,20 +7,20 @@ from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import certified_neighbors, rescaling_radii
 from fastcos.auditing.neighbor_edges import as_edges
 from fastcos.similarity.cosine_bounds import cosine_interval
-from fastcos.validation import read_only  # as certified_neighbors passes it: one type, one code
+from fastcos.validation import read_only  # to compile only the type that searches use
 from tests.oracles.audit import cosine, cosine_matrix, minimise_over_box, neighbour_sets, random_map
 
 FAMILIES = ("linear", "rescaling")
 
 
 def clustered(seed, p=60, d=5):
-    """Rows around few centres: some neighbours are safe, many are not."""
+    """Return rows around a few centres, of which some neighbours are safe and many are not."""
     rng = np.random.default_rng(seed)
     return rng.standard_normal((6, d))[rng.integers(0, 6, p)] + 0.4 * rng.standard_normal((p, d))
 
 
 def lost(result, rows, condition, k):
-    """Certified edges that are not among the k nearest of rows."""
+    """Return the number of certified neighbours that are not among the k nearest of these rows."""
     stays = np.take_along_axis(neighbour_sets(rows, k), result.indices, axis=1)
     return int(((result.radius > condition) & ~stays).sum())
 
@@ -60,7 +60,7 @@ def test_attack_breaks_only_uncertified_edges_and_shows_how(n):
         closed.extend(certified.radius[~broken] >= 2)
         assert (attack.rescaling[~broken] == 1).all()
         assert broken.mean() > 0.3
-    # most edges that no attack breaks are certified: few are undecided
+    # Most neighbours that no attack removes are certified, so few remain undecided.
     assert np.mean(closed) > 0.5
 
 
@@ -88,13 +88,13 @@ def test_rescaling_radius_is_where_an_item_can_pass():
             radius = certified.radius[i, r]
             if not 1.05 < radius < 3:
                 continue
-            # 5 % of ln(radius) further out a numerical minimiser finds an item that passes
+            # A numerical minimiser finds an item that passes if ln(radius) grows by 5 %.
             assert least_lead(items, i, j, outsiders, 0.99 * np.log(radius), rng) > -1e-9
             assert least_lead(items, i, j, outsiders, 1.05 * np.log(radius), rng) < 0
 
 
 def least_lead(items, i, j, outsiders, log_condition, rng):
-    """The least lead of neighbour j over any outsider on the box."""
+    """Return the smallest lead of neighbour j over the outsiders, for any weights in the box."""
     x, y = items[i], items[j]
     K = float(np.exp(2 * log_condition))
     return min(
@@ -163,7 +163,7 @@ def test_duplicates_and_zero_rows_are_not_certified(family):
     items = np.vstack([clustered(10, p=20), np.zeros((2, 5))])
     items[1:6] = items[0] * np.array([[1.0], [3.0], [0.1], [7.0], [1.0]])
     certified = certified_neighbors(items, 3, 1.2, family=family)
-    # six collinear rows: five candidates for three places, tied under every map
+    # Six rows are collinear, so five candidates for three places tie under every map.
     assert (certified.radius[:6] == 1).all()
     assert np.isnan(certified.radius[20:]).all()
     assert not certified.certified[20:].any()
@@ -187,7 +187,7 @@ def test_a_zero_row_can_pass_a_neighbour():
     items = np.array([[1.0, 1.0], [1.0, -0.9], [0.0, 0.0], [-1.0, 0.0]])
     certified = certified_neighbors(items, 1, 3.0, family="rescaling", rows=[0])
     assert certified.indices[0, 0] == 1
-    # cosine(x, y) has the sign of 1 - 0.9 w: lost to the zero row at D = (1, sqrt(0.9))
+    # The sign of cosine(x, y) is that of 1 - 0.9 w, so the zero row passes y at D = (1, sqrt(0.9)).
     radius = certified.radius[0, 0]
     assert np.log(radius) == pytest.approx(-0.5 * np.log(0.9), rel=0.011)
     assert radius < np.sqrt(1 / 0.9)

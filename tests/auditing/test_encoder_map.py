@@ -1,4 +1,4 @@
-"""The predicted overlap of a mapped encoder, against encoders whose truth is known."""
+"""The predicted overlap of a mapped encoder, compared with encoders whose true overlap is known."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from fastcos.auditing import map_encoder
 
 
 def encoders(rng, n=3000, d=16, noise=0.3):
-    """Two encoders of the same texts: a rotation of a common part, and noise of their own."""
+    """Return two encoders of the same texts: each rotates a common part and adds its own noise."""
     common = rng.standard_normal((n, d))
     R = np.linalg.qr(rng.standard_normal((d + 4, d + 4)))[0]
     old = common + noise * rng.standard_normal((n, d))
@@ -16,7 +16,7 @@ def encoders(rng, n=3000, d=16, noise=0.3):
 
 
 def nearest(queries, corpus, own, k):
-    """The k nearest by cosine, by NumPy, without the row of the same text, in any order."""
+    """Return, in any order, the k nearest rows by cosine, without the row of the same text."""
     units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, corpus)]
     scores = units[0] @ units[1].T
     scores[np.arange(len(own)), own] = -2

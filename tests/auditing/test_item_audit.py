@@ -1,4 +1,4 @@
-"""The report of an audit on data with a known result."""
+"""Tests of the report of an audit, on data whose result is known."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def model(seed, n=120, p=140, d=6):
-    """Users and items in four clusters, columns of about one length."""
+    """Return users and items in four clusters; the columns have similar lengths."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 4, p)
     items = 2 * rng.standard_normal((4, d))[labels] + rng.standard_normal((p, d))
@@ -33,7 +33,7 @@ def by_name(rows):
 
 def test_labels_of_two_rows_among_many_are_audited():
     rng = np.random.default_rng(0)
-    # 1,000 of 3,000 items are drawn: of these three pairs none is drawn whole
+    # The audit draws 1,000 of the 3,000 items, and no two of these share a label.
     labels = np.concatenate([np.arange(2994), np.repeat([2994, 2995, 2996], 2)])
     centres = rng.standard_normal((2997, 8))
     items = (centres[labels] + 0.3 * rng.standard_normal((3000, 8))).astype(np.float32)
@@ -163,7 +163,7 @@ def test_identical_users_have_no_query_metric():
     _, _, items, _ = model(12)
     report = audit(items, np.ones((50, 6)), k=5)
     assert [row.name for row in report.invariant_baselines] == ["whitened"]
-    # all predictions of an item are equal: cosines are 1 or -1, and the map is not invertible
+    # Every item has equal predictions, so all cosines are 1 or -1, and the map is not invertible.
     same = by_name(report.parametrizations)["users_orthonormal"]
     assert same.jaccard < 0.2
     assert same.condition is None
@@ -208,7 +208,7 @@ def test_working_memory_does_not_change_the_report(tmp_path):
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
     expected = audit(items, users, labels=labels, k=5).to_dict()
-    # a little less than the items fit
+    # This working memory (in MiB) is a little smaller than the items.
     assert audit(mapped, users, labels=labels, k=5, working_memory=0.73).to_dict() == expected
     with pytest.raises(ValueError, match="working_memory must be"):
         audit(items, working_memory=0)
@@ -246,7 +246,7 @@ def test_standard_errors_match_repeated_samples():
         observed = np.std([getattr(report.at_condition, name) for report in reports], ddof=1)
         reported = np.mean([getattr(report.at_condition, error) for report in reports])
         assert 0.4 < observed / reported < 2.0
-    # all lists were compared: no sampling error
+    # All neighbour lists were compared, so there is no sampling error.
     assert reports[0].parametrizations[0].jaccard_error == 0
     assert reports[0].given.jaccard_error == 0
 
@@ -265,7 +265,7 @@ def test_parametrization_is_recognised_by_the_columns():
         assert audit(items, users, k=3).parametrization == name
     assert audit(V, k=3).parametrization == "items_orthonormal"
     assert audit(V * s, k=3).parametrization is None
-    # with one dominant direction the Gram matrices of a planted D are nearly equal
+    # If one direction dominates, a rescaling D leaves the two Gram matrices nearly equal.
     s, D = np.array([30.0, 1, 1, 1, 1]), np.array([1.0, 2, 1, 1, 1])
     assert audit(V * s**0.5 / D, U * s**0.5 * D, k=3).parametrization is None
 
@@ -293,7 +293,7 @@ def test_advice_follows_from_the_report():
 
 
 def test_verdict_names_its_premise():
-    """A model that was trained on the cosine has no free D: predictions change under it."""
+    """If a model was trained on the cosine, D is not free: a rescaling changes its predictions."""
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
     free = "If the predictions are dot products of items with users or contexts, they stay the same"
@@ -316,7 +316,7 @@ def test_verdict_names_its_premise():
         assert "Continue to use the cosine" in verdicts[name, "cosine"].advice[0]
     assert "--trained-on" in verdicts["unit", "unknown"].advice[0]
     assert "before they were normalised" in verdicts["unit", "dot"].advice[0]
-    # the fact behind the premise
+    # This is the reason for the premise: a rescaling changes cosines of users and items.
     D = np.linspace(1, 1.2, 6)
     before, after = (
         cosine_matrix(np.vstack(both)) for both in ((users, items), (users * D, items / D))
@@ -327,13 +327,13 @@ def test_verdict_names_its_premise():
 
 
 def test_of_a_ranking_loss_the_mean_of_the_items_is_subtracted():
-    """Theorem 10: a loss that compares items leaves a vector free that all items gain."""
+    """Theorem 10: a ranking loss does not change if one vector is added to all items."""
     rng = np.random.default_rng(19)
     users, items = rng.standard_normal((300, 5)), rng.standard_normal((90, 5))
     shifted = items + np.array([2.0, -1.0, 0.0, 1.0, 3.0])
 
     def kept(rows):
-        """The share of the neighbours of the shifted items that are neighbours in these rows."""
+        """Return the share of the neighbours of the shifted items that are also neighbours here."""
         lists = []
         for vectors in (shifted, rows):
             cosines = cosine_matrix(vectors)
@@ -384,12 +384,13 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         )
         < 0.58
     )
-    # pairs of a department are no closer than others, but neighbours share it 1.4 times as often
+    # Two products of one department are no closer than others, but neighbours share a department
+    # 1.4 times as often as by chance.
     result = report.label_test
     assert result.auc_p > 0.05
     assert result.precision > 1.3 * result.chance
     assert result.precision_p < 0.01
     assert result.verdict.startswith("The labels are recovered among neighbours")
     assert "Do not rely on the labels" not in " ".join(report.advice)
-    # many products were bought by one household only
+    # Many products were bought by only one household, so their rows are duplicates.
     assert report.n_duplicates > 5000

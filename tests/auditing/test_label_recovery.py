@@ -1,4 +1,4 @@
-"""The range of the AUC of labels over rescalings, against all corners of the box."""
+"""The range of the AUC of labels over rescalings, compared with all corners of the box."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.oracles.audit import vertices
 
 
 def planted(seed, n=240, d=6, informed=2):
-    """Labels that only the first dimensions encode."""
+    """Return items and labels that only the first dimensions encode."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, n)
     items = rng.standard_normal((n, d))
@@ -35,14 +35,15 @@ def test_rescalings_attain_both_ends():
     bounds = label_recovery_range(items, labels, 3.0)
     for D, auc in ((bounds.low_rescaling, bounds.low), (bounds.high_rescaling, bounds.high)):
         assert D.max() / D.min() <= 3 * (1 + 1e-12)
-        # on the items that the search did not see, nine tenths of all
+        # The AUC of all items, nine tenths of which the search did not see, is about the same.
         assert pair_auc(items / D, labels).value == pytest.approx(auc, abs=0.01)
     assert pair_auc(items, labels).value == pytest.approx(bounds.given, abs=0.01)
     assert bounds.low <= bounds.given <= bounds.high
 
 
 def test_weights_find_the_dimensions_of_the_labels():
-    items, labels = planted(7, n=600)  # each of two dimensions alone has an AUC of 0.7
+    # Each of the two informative dimensions alone has an AUC of 0.7.
+    items, labels = planted(7, n=600)
     weights = label_recovery_range(items, labels, 10.0).high_rescaling ** -2.0
     assert weights[:2].min() > 5 * weights[2:].max()
 
@@ -58,7 +59,7 @@ def test_condition_one_has_no_range():
 
 
 def test_labels_of_searched_items_are_held_out():
-    """In-sample the best D of 40 dimensions separates even random labels of 60 items."""
+    """On the 60 searched items, the best D of 40 dimensions separates even random labels."""
     gains, in_sample = [], []
     for seed in range(8):
         rng = np.random.default_rng(seed)

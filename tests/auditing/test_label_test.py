@@ -1,4 +1,4 @@
-"""Labels in the audit: shown where the neighbours or the pairs have them, not by accident."""
+"""The label test reports labels that neighbours or pairs recover, and none that fit by chance."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ from fastcos.metrics.label_permutation import (
 
 
 def groups(rng, n_groups, n_items, spread=0.1, d=20):
-    """Rows around centres, and the number of the centre."""
+    """Return rows around centres, and the number of the centre of each row."""
     of = rng.integers(0, n_groups, n_items)
     centres = rng.standard_normal((n_groups, d))
     return centres[of] + spread * rng.standard_normal((n_items, d)), of
@@ -39,7 +39,7 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
     assert result.precision > 0.95
     assert result.precision_p <= 0.005 / 3
     assert result.verdict.startswith("The labels are recovered among neighbours")
-    # pairs within a group are few, but near: significant, and no recovery to speak of
+    # Pairs within a group are few but near, so the pairs recover the labels only weakly.
     assert result.auc < 0.55
     assert ("and weakly over all pairs" in result.verdict) == (result.auc_p <= 0.005 / 3)
     assert not any("labels" in line and "not shown" in line for line in report.advice)
@@ -75,7 +75,7 @@ def test_shuffled_labels_are_not_shown():
 
 
 def test_label_test_equals_its_definition():
-    """Lists reach beyond the queries, some items have no label, and one label occurs once."""
+    """Neighbours may be outside the queries, some items lack a label, and one label occurs once."""
     rng = np.random.default_rng(6)
     rows, of = groups(rng, 3, 90, 1.0)
     codes = of.astype(np.int64)
@@ -102,7 +102,7 @@ def test_label_test_equals_its_definition():
     assert 13 in units
     assert result.precision == pytest.approx(np.mean(precisions), abs=1e-12)
     assert result.auc == pytest.approx(np.mean(aucs), abs=1e-12)
-    # a permuted label is that of a neighbour about as often as it occurs
+    # After a permutation, neighbours have a label about as often as it occurs among all items.
     frequencies = np.bincount(codes[codes >= 0])[:3] / (codes >= 0).sum()
     assert result.chance == pytest.approx(frequencies.mean(), abs=0.02)
     assert (result.n_items, result.n_classes, result.n_tested) == ((codes >= 0).sum(), 4, 3)
@@ -112,7 +112,7 @@ def test_label_test_equals_its_definition():
 
 
 def noisy_ranking(rng, codes):
-    """Lists and ranks of all items, by cosines that are a little higher within a label."""
+    """Return lists and ranks of all items, by cosines that are slightly higher within a label."""
     same = codes[:, None] == codes
     scores = same + 3 * rng.standard_normal(same.shape)
     lists = np.argsort(-scores + 99 * np.eye(len(codes)), axis=1)[:, :5]
@@ -134,7 +134,7 @@ def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
 
 
 def test_precision_divides_by_the_number_of_labelled_neighbours():
-    """Only one item has a neighbour with a label; the precision of the other label is 0."""
+    """Only one item has a labelled neighbour, so the precision of the other label is 0."""
     codes, items = np.repeat([0, 1], 10), np.arange(20)
     lists = np.full((20, 3), -1)
     lists[0, 1] = 1
@@ -145,7 +145,7 @@ def test_precision_divides_by_the_number_of_labelled_neighbours():
 
 
 def test_items_of_one_label_have_the_auc_of_chance():
-    """Without pairs of two labels among the units, there is nothing to compare."""
+    """All units have the same label, so no two pairs of different kinds can be compared."""
     codes = np.repeat([0, 1], 20)
     ranking = noisy_ranking(np.random.default_rng(0), codes)
     units = np.arange(20)
@@ -156,7 +156,7 @@ def test_items_of_one_label_have_the_auc_of_chance():
 
 
 def test_deviations_are_counted_in_standard_deviations():
-    """A value that varies little between permutations deviates as much as one that varies a lot."""
+    """Deviations are divided by the standard deviation over permutations, so no scale matters."""
     values = np.random.default_rng(0).standard_normal((2, 600, 3)) * [1e-6, 1.0, 1e6]
     np.testing.assert_allclose(
         label_permutation._deviations(values), scipy.stats.zscore(values, axis=1)
@@ -165,7 +165,7 @@ def test_deviations_are_counted_in_standard_deviations():
 
 
 def test_each_test_names_the_similarity_that_recovers_best():
-    """Of three similarities, one recovers among neighbours, one over all pairs, one nothing."""
+    """The first of three similarities recovers labels among neighbours, another over all pairs."""
     rng = np.random.default_rng(9)
     n, codes = 120, np.repeat([0, 1], 60)
     same = codes[:, None] == codes
@@ -257,7 +257,7 @@ def test_label_test_leaves_unlabelled_items_in_place():
 
 
 def test_label_test_leaves_out_zero_rows():
-    """Their nearest are the first items, by number: labels in order would seem to be recovered."""
+    """All neighbours of a zero row are the first items, so sorted labels would seem recovered."""
     rows = np.random.default_rng(7).standard_normal((200, 8))
     rows[140:] = 0
     labels = np.repeat(["a", "b", "c", "a"], [10, 70, 60, 60])
@@ -283,7 +283,7 @@ def test_weight_decay_on_both_sides_is_not_free():
 
 
 def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
-    """Sides that do not balance contradict it: the scale is treated as free."""
+    """Users and items do not balance, so the scale is treated as free, despite the claim."""
     rng = np.random.default_rng(5)
     form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((60, 5)))
     D = np.geomspace(1, 2.3, 5)

@@ -1,4 +1,4 @@
-"""The diff of equivalent models is parametrisation alone; a real change is found."""
+"""The diff of equivalent models shows only a change of parametrisation; a real change is found."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_a_rescaling_is_distinguished_from_a_rotation():
     turned = diff_models(items * D @ random_rotation(rng, 6), items, k=5)
     assert turned.overlap_after_rescaling < 0.9
     assert turned.overlap_after_linear_map == 1
-    # a rotation changes no cosine: the best scales are worse than none
+    # A rotation changes no cosine, so rescaling can only make the overlap worse.
     still = diff_models(items @ random_rotation(rng, 6), items, k=5)
     assert still.overlap == still.overlap_after_linear_map == still.unchanged == 1
     assert still.overlap_after_rescaling < 0.9
@@ -92,7 +92,7 @@ def test_both_objectives_differ_by_a_rescaling():
     two = LinearMF(8, objective="weight_decay", regularization=5.0).fit(data.X)
     sides = [m.item_embeddings().astype(np.float64) for m in (one, two)]
     difference = diff_models(sides[1], sides[0], k=5)
-    # both are rescalings of one V
+    # Both models are rescalings of the same matrix V.
     assert difference.overlap_after_rescaling > 0.999
     assert difference.overlap < 0.95
     again = diff_models(one.item_embeddings("balanced"), one.item_embeddings("data"), k=5)
@@ -116,11 +116,11 @@ def test_errors_name_the_argument(arguments, message):
 
 
 def test_each_overlap_is_that_of_its_map():
-    """The map fits vectors, not lists: where it loses neighbours, its row shows that."""
+    """The map is fitted to vectors, not lists. If it loses neighbours, its overlap shows that."""
     rng = np.random.default_rng(21)
     old = rng.standard_normal((300, 6)) * np.geomspace(1, 0.02, 6)
     new = old.copy()
-    new[:3] += 40 * rng.standard_normal((3, 6))  # few items bend the map
+    new[:3] += 40 * rng.standard_normal((3, 6))  # Three outliers are enough to bend the fitted map.
     difference = diff_models(new, old, k=5)
     G = np.linalg.lstsq(old, new, rcond=None)[0]
 

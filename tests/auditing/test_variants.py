@@ -1,4 +1,4 @@
-"""Variants and canonical forms: what depends on the parametrisation and what does not."""
+"""Tests of variants and canonical forms: which results depend on the parametrisation."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def test_user_variants_ignore_the_parametrisation():
 
 
 def test_parametrizations_hold_in_any_basis():
-    """Against the factors themselves: norms of columns give them in the basis of the SVD only."""
+    """Compare with the factors themselves, because column norms suffice only in the SVD's basis."""
     rng = np.random.default_rng(9)
     P, Q = rng.standard_normal((80, 6)) @ rng.standard_normal((6, 6)), rng.standard_normal((50, 6))
     _, s, Vt = np.linalg.svd(P @ Q.T, full_matrices=False)
@@ -108,7 +108,7 @@ def test_canonical_form_is_the_balanced_rescaling():
     ]
     for form in forms[1:]:
         np.testing.assert_allclose(form.singular_values, forms[0].singular_values, rtol=1e-5)
-    # S^½ Σ^½ V' on the item side
+    # The items of the balanced model are S^½ Σ^½ V'.
     balanced = model.item_embeddings("balanced").astype(np.float64)
     np.testing.assert_allclose(cosine_matrix(forms[0].items), cosine_matrix(balanced), atol=1e-4)
 
@@ -124,7 +124,7 @@ def test_one_rescaling_makes_all_items_similar():
 
 
 def repeated_rows():
-    """Forty distinct items, most of them many times: ties decide most lists. Items and users."""
+    """Return users and items. There are only 40 distinct items, so ties decide most lists."""
     rng = np.random.default_rng(11)
     distinct = rng.standard_normal((40, 7)).astype(np.float32)
     items = distinct[np.sort(rng.integers(0, 40, 480))]
@@ -148,7 +148,7 @@ def test_variants_keep_equal_rows_equal_in_any_block():
 
 
 def test_audit_of_repeated_rows_ignores_their_order():
-    """All rows are listed, so that only ties could change a share."""
+    """The lists contain all rows, so only ties could change a share."""
     items, users = repeated_rows()
     order = np.random.default_rng(12).permutation(len(items))
     first, second = (fastcos.audit(rows, users, k=5) for rows in (items, items[order]))
@@ -158,7 +158,7 @@ def test_audit_of_repeated_rows_ignores_their_order():
         strict=True,
     ):
         assert one.jaccard == pytest.approx(other.jaccard, abs=1e-12), one.name
-        assert one.jaccard > 0.9  # copies come first in every variant
+        assert one.jaccard > 0.9  # In every variant, an item's copies are its nearest neighbours.
         assert one.neighbors_kept == pytest.approx(other.neighbors_kept, abs=1e-12)
 
 

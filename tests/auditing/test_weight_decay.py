@@ -1,4 +1,4 @@
-"""Weight decay on both sides is asked for, and recognised in the factors that it leaves."""
+"""The audit asks about weight decay on both sides, and recognises its effect in the factors."""
 
 import dataclasses
 
@@ -10,9 +10,10 @@ import fastcos
 
 @pytest.fixture(scope="module")
 def als_wr():
-    """Factors of 4 dimensions of ratings of which half are missing, decay weighted by counts.
+    """Factorise ratings, half of them missing, with weight decay in proportion to the counts.
 
-    Alternating least squares with λ n_u |p_u|² + λ m_i |q_i|² (Zhou et al. 2008), to convergence.
+    The factors have 4 dimensions. Alternating least squares minimises the squared error plus λ n_u
+    |p_u|² + λ m_i |q_i|² (Zhou et al. 2008) until convergence.
     """
     rng = np.random.default_rng(0)
     n, p, d, decay = 60, 40, 4, 0.05
@@ -48,7 +49,7 @@ def test_audit_recognises_weighted_decay(als_wr):
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
     assert other.parametrization is None
-    # decay on both sides is asked first, whatever the factors show
+    # The first advice asks about decay on both sides, whatever the factors show.
     assert "--weight-decay-on" in other.advice[0]
     assert "Weight decay on both users and items would have determined the scale" in other.verdict
     row = next(one for one in other.parametrizations if one.name == "balanced_by_counts")
@@ -64,7 +65,7 @@ def test_audit_says_what_balanced_factors_mean():
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
-    # the loss did not ask for it, so the algorithm chose
+    # The loss has no such decay, so the training algorithm chose the scale.
     assert "weight decay on users and items" not in decided.verdict
     assert "as after gradient descent from a small start" in decided.verdict
     assert "The algorithm chose this scale of the dimensions, not the loss" in decided.verdict
@@ -82,7 +83,7 @@ def test_activity_needs_users_and_popularity(als_wr):
 
 
 def test_audit_recognises_where_gradient_noise_balances():
-    """Items of three noise levels: at rest, and a condition of 1.5 from it."""
+    """Items of three noise levels in two models: one at rest, one off by a condition of 1.5."""
     rng = np.random.default_rng(2)
     P, Q = rng.standard_normal((80, 4)), rng.standard_normal((60, 4))
     slopes = rng.standard_normal((80, 60)) * np.repeat([0.2, 1.0, 3.0], 20)

@@ -1,4 +1,4 @@
-"""The worst single map: its map loses what it says, and no fewer than other maps do."""
+"""The worst map loses the share that is reported, and at least as much as other maps do."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.oracles.audit import neighbour_sets, random_map, random_rotation, ver
 
 
 def lost(items, images, k):
-    """Share of the k nearest that are not of the k nearest among images."""
+    """Return the share of the k nearest items that are not among the k nearest of the images."""
     before, after = neighbour_sets(items, k), neighbour_sets(images, k)
     return float((before & ~after).sum() / before.sum())
 
@@ -29,7 +29,7 @@ def test_worst_rescaling_returns_a_map_that_loses_its_share(items, family):
     assert sizes.max() / sizes.min() <= 1.3 * (1 + 1e-12)
     assert worst.n_items == 120
     assert worst.error == 0
-    # a list that ends before the last item may miss a loss, never add one
+    # A list that ends before the last item may miss a loss, but never adds one.
     assert worst.replaced <= lost(items, images, 5) + 1e-12
     assert worst.replaced >= lost(items, images, 5) - 0.01
 
@@ -37,7 +37,7 @@ def test_worst_rescaling_returns_a_map_that_loses_its_share(items, family):
 @pytest.mark.parametrize("family", ["rescaling", "linear"])
 @pytest.mark.parametrize("condition", [1.1, 1.6, 4.0])
 def test_worst_rescaling_counts_all_that_pass(items, family, condition):
-    """Lists of 48 more than k hold all 45 items: the count must be that of the full ranking."""
+    """Lists of k + 48 items hold all 45 items, so the count must equal that of the full ranking."""
     worst = worst_rescaling(items[:45], 5, condition, family=family, n_starts=2)
     images = items[:45] * worst.map if family == "rescaling" else items[:45] @ worst.map
     assert worst.replaced == pytest.approx(lost(items[:45], images, 5), abs=1e-12)
@@ -46,7 +46,8 @@ def test_worst_rescaling_counts_all_that_pass(items, family, condition):
 def test_a_map_along_an_axis_that_no_item_has_loses_nothing():
     rng = np.random.default_rng(3)
     axes, sizes = random_rotation(rng, 9), np.array([1e8, 1, 1, 1, 1, 1, 1, 1, 1])
-    items = rng.standard_normal((300, 8)) @ axes[1:]  # their images have the same cosines
+    # The map stretches an axis on which all items are 0, so it changes no cosine.
+    items = rng.standard_normal((300, 8)) @ axes[1:]
     sample, k, _ = as_edges(items, 5, 1e8, None)
     search = MapSearch(sample, k, rng)
     assert search.count(axes.T * sizes, 1e8).replaced == 0
@@ -91,12 +92,12 @@ def simulated_items(users, n_items, rank, seed):
         ((1500, 300, 20, 3), 1.2, 64, 0.0873),
         pytest.param((5000, 1000, 50, 0), 1.2, 16, 0.133, marks=pytest.mark.slow),
         pytest.param((5000, 1000, 50, 0), 1.2, 64, 0.1335, marks=pytest.mark.long),
-        # 360,000 counts of three other searches (iterated, tabu, annealing) found 0.1273
+        # Three other searches (iterated, tabu, annealing) found 0.1273 after 360,000 counts.
         pytest.param((20_000, 1000, 50, 0), 1.2, 64, 0.127, marks=pytest.mark.slow),
     ],
 )
 def test_worst_rescaling_on_simulations(case, condition, n_starts, least):
-    """At least what an annealing of minutes by other code found: 5.1, 8.7 and 13.3 %."""
+    """The result is at least that of a long annealing by other code: 5.1, 8.7 and 13.3 %."""
     worst = worst_rescaling(simulated_items(*case), 10, condition, n_starts=n_starts)
     assert worst.replaced >= least
 
@@ -117,7 +118,7 @@ def test_audit_says_what_the_worst_rescaling_replaces(case, condition, least):
     assert f"{replaced:.0%}" in report.verdict
     assert report.to_dict()["robustness"]
     others = [point for point in report.robustness if point.condition != condition]
-    # the search along the curve is shorter
+    # At the other conditions of the curve, the search is shorter.
     nearest = min(others, key=lambda point: abs(point.condition - condition))
     assert 1 - nearest.worst_rescaling > 0.5 * replaced
 
@@ -132,7 +133,7 @@ def test_worst_rescaling_counts_others_than_it_searched():
 
 @pytest.mark.slow
 def test_worst_rescaling_of_wide_rows_counts_others_too():
-    """3,400 columns leave room for 100 items: on those the search would praise itself."""
+    """With 3,400 columns, the search uses 100 items; the loss is counted on 100 other ones."""
     items = np.random.default_rng(4).standard_normal((1100, 3400)).astype(np.float32)
     worst = worst_rescaling(items, 1, 1.2, n_starts=1)
     assert worst.n_items == 100

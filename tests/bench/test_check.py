@@ -1,4 +1,4 @@
-"""The references of the benchmarks refuse wrong answers."""
+"""The checks of the benchmarks refuse wrong answers."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from tests.oracles import dense
 def answer(queries, items=None, k=5, measure="cosine"):
     own = items is None
     indices, scores = dense.top_k(queries, queries if own else items, k, measure, exclude_self=own)
-    if measure == "euclidean":  # the oracle has negative squares of distances
+    if measure == "euclidean":  # The oracle returns negative squared distances.
         scores = -np.sqrt(-scores)
     return SimpleNamespace(indices=indices, scores=scores)
 

@@ -1,4 +1,4 @@
-"""bench.compare: what is measured, which answers have no time, what is said of a ratio."""
+"""Tests of bench.compare: what it measures, when it omits a time, how it describes a ratio."""
 
 import json
 import math
@@ -15,7 +15,7 @@ FAST = ("--processes", "1", "--seconds", "0.001")
 
 
 def document(**changes):
-    """Return a results file of one row, in which NumPy takes twice and SciPy half of the time."""
+    """Return a results file of one task: NumPy takes twice as long as fastcos, and SciPy half."""
     ours = [[0.010, 0.011], [0.012, 0.010]]
     libraries = {
         "fastcos": {"name": "fastcos", "seconds": ours},
@@ -289,7 +289,8 @@ def test_disturbed_processes_are_measured_again(monkeypatch):
     saved = []
     command.measure_rows([row], arguments, new, actual, lambda _: saved.append(1))
     result = new["results"][row.key]
-    assert result["busy"] == 0.01  # of the kept processes, the second and the fourth
+    # The highest load in the second and fourth process, the only ones that count.
+    assert result["busy"] == 0.01
     assert [len(result["libraries"][name]["seconds"]) for name in actual] == [2, 2]
     assert len(saved) == 4
 
@@ -352,7 +353,7 @@ def test_busy_rows_have_no_verdict():
 
 
 def test_summary_keeps_libraries_apart_from_intervals():
-    """Each machine has a column of libraries and one of ratios, also where a task was not run."""
+    """Each machine has a column of libraries and one of ratios, even if it did not run a task."""
     wide = document(tags=[], isa="avx512")
     wide["results"] = {"one_query small": wide["results"]["batch small"] | {"title": "one query"}}
     lines = render.summary_table({"narrow": document(), "wide": wide})
@@ -410,7 +411,7 @@ def test_cpus_have_the_names_of_their_vendors(cpu, isa, name):
 
 
 def test_published_results_are_rendered():
-    """The table in the repository is that of the newest files."""
+    """The table in the repository was made from the newest results."""
     documents = render.newest(command.RESULTS)
     if documents:
         assert (command.RESULTS / "README.md").read_text("utf8") == render.markdown(documents)

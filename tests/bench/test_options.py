@@ -1,4 +1,4 @@
-"""Options of pytest-benchmark and its companions act on bench/ as their documentation says."""
+"""Options of pytest-benchmark and its plugins act on bench/ as their documentation says."""
 
 import json
 import os
@@ -18,10 +18,10 @@ pytest.importorskip("pytest_benchmark")
 
 
 def run(*options, tests=(TEST,), folder=None):
-    """Run benchmarks in a process of their own, and return what it prints."""
+    """Run benchmarks in a new process, and return its output."""
     storage = [f"--benchmark-storage={folder}"] if folder else []
     command = [sys.executable, "-m", "pytest", *tests, "-p", "no:cacheprovider", *storage, *options]
-    # pytest-benchmark measures nothing within a worker of pytest-xdist
+    # In a worker of pytest-xdist, pytest-benchmark measures nothing.
     alone = {name: value for name, value in os.environ.items() if "PYTEST_XDIST" not in name}
     done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -29,7 +29,7 @@ def run(*options, tests=(TEST,), folder=None):
 
 
 def measured(tmp_path, *options):
-    """Return the JSON document of one benchmark."""
+    """Run one benchmark, and return its JSON document and its entry there."""
     run(*options, f"--benchmark-json={tmp_path / 'run.json'}")
     document = json.loads((tmp_path / "run.json").read_text())
     (benchmark,) = document["benchmarks"]

@@ -1,4 +1,4 @@
-"""The module for VIBE answers the calls of its runner, and the ground-truth script counts lists."""
+"""The module for VIBE answers the runner of VIBE; the ground-truth script counts changed lists."""
 
 import importlib.util
 from pathlib import Path
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "bench" / "vibe"
 
 
 def algorithm(metric):
-    """Return the configured object, constructed as VIBE's runner does."""
+    """Return the configured object, constructed in the same way as by the runner of VIBE."""
     specification = importlib.util.spec_from_file_location("module", FOLDER / "module.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
@@ -58,8 +58,9 @@ def test_ground_truth_counts_the_lists_that_change(distance, tmp_path, capsys):
     items, queries = (rng.standard_normal((n, 12)).astype(np.float32) for n in (400, 30))
     form = {"ip": "dot"}.get(distance, distance)
     lists, _ = dense.top_k(queries, items, 11, form)
-    lists[3, 9] = lists[3, 10]  # the eleventh in the place of the tenth
-    lists[7, [0, 1]] = lists[7, [1, 0]]  # another order is no change
+    lists[3, 9] = lists[3, 10]  # The true list has the eleventh neighbour instead of the tenth
+    # The same neighbours in another order do not count as a change.
+    lists[7, [0, 1]] = lists[7, [1, 0]]
     with h5py.File(tmp_path / "set.hdf5", "w") as file:
         file.attrs["distance"] = distance
         file["train"], file["test"], file["neighbors"] = items, queries, lists[:, :10]

@@ -6,15 +6,16 @@ import pytest
 
 
 def write_empty(canvas, file, **options):
-    """Write an SVG without shapes to a path or a file, as FigureCanvasSVG.print_svg."""
+    """Replace FigureCanvasSVG.print_svg: write an SVG without shapes to a path or a file."""
     text = "<svg ></svg>"
     file.write(text) if hasattr(file, "write") else Path(file).write_text(text)
 
 
 @pytest.fixture(autouse=True)
 def figures_without_shapes(monkeypatch):
-    """Leave figures empty: drawing them takes most of the time of a command.
+    """Leave figures empty, because drawing them takes most of the time of a command.
 
-    tests/plots draws them, and so do the fixtures of modules, such as those of test_audit.py.
+    The tests in tests/plots draw figures, and so do module-wide fixtures such as `audited` in
+    test_audit.py.
     """
     monkeypatch.setattr("matplotlib.backends.backend_svg.FigureCanvasSVG.print_svg", write_empty)

@@ -1,4 +1,4 @@
-"""The command audit: what it prints and writes, and how it fails."""
+"""Tests of `fastcos audit`: what it prints and writes, and how it fails."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def files(tmp_path):
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
-    """A folder, and what its audits printed: as JSON with a page, with users, and below a limit."""
+    """Return a folder, and the outputs of three audits: JSON, with users, and below a threshold."""
     folder = written(tmp_path_factory.mktemp("audited"))
     calls = {
         "json": ("--condition", 1.1, "--fail-under", "certified=0.01,jaccard=0.01", "--json",
@@ -77,7 +77,9 @@ def test_audit_prints_and_writes_the_same_report(audited):
 @pytest.mark.parametrize(("name", "command"), [("failed", AGAIN), ("users", EXPORT)])
 def test_audit_ends_with_commands_that_parse(audited, name, command):
     printed = audited[1][name][0]
-    assert "for comparison" not in printed  # shares depend on the number of items
+    # No shares of other models are printed for comparison, because shares depend on the number of
+    # items.
+    assert "for comparison" not in printed
     commands = [
         shlex.split(line.partition("  # ")[0])
         for line in printed.partition("next:\n")[2].splitlines()
@@ -210,7 +212,7 @@ def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
 
 
 def test_claimed_decay_is_compared_with_the_factors(files, capsys):
-    """Random factors do not balance; after canonicalize the same command confirms the claim."""
+    """Random factors are not balanced. After canonicalize, the same command confirms the claim."""
     items, users = (np.load(files / f"{side}.npy") for side in ("items", "users"))
     form = canonicalize(users, items)
     np.save(files / "balanced_items.npy", form.items)

@@ -1,4 +1,4 @@
-"""The command calibrate: what it prints and writes, and how it fails."""
+"""Tests of `fastcos calibrate`: what it prints and writes, and how it fails."""
 
 import csv
 import json
@@ -53,7 +53,7 @@ def test_commands_after_copies_calibrate_what_is_kept(files, capsys, monkeypatch
     assert len(commands) == 2
     assert main(commands[0]) == 0
     assert Path("kept.txt").read_text().splitlines() == ids[::3]
-    # an id of two lines counts once
+    # An id that is on two lines counts once.
     Path("kept.txt").write_text("\n".join([*ids[::3], *ids[:90:3]]) + "\n")
     assert main(commands[1]) == 0
     calibrated, expected = Calibration.load("first/calibration.json"), calibrate(rows)
@@ -62,7 +62,7 @@ def test_commands_after_copies_calibrate_what_is_kept(files, capsys, monkeypatch
     assert "0.7" in commands[1]
     assert commands[1][-6:] == own[2:]
     assert not Path("calibration").exists()
-    # and the search after it has the same items, by the same column
+    # The suggested search uses the same items and the same id column.
     after = capsys.readouterr().out.partition("next:\n")[2]
     assert "copies.npz --vector-column vectors --names names.csv --calibration first/" in after
 

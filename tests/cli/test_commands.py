@@ -28,7 +28,7 @@ def needs(*names):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A csv of interactions and a csv of labels whose answers are planted."""
+    """Write a CSV of interactions and a CSV of labels, in which we planted the answers."""
     folder = tmp_path_factory.mktemp("files")
     X, clusters = clustered_interactions()
     rows, columns = X.nonzero()
@@ -42,7 +42,7 @@ def files(tmp_path_factory):
 
 
 def call(capsys, *arguments):
-    """Exit status, stdout and stderr of one call."""
+    """Run one command; return its exit status, stdout and stderr."""
     try:
         status = main([str(argument) for argument in arguments])
     except SystemExit as exit_:
@@ -51,27 +51,27 @@ def call(capsys, *arguments):
 
 
 def quiet_call(*arguments):
-    """Exit status, stdout and stderr of one call in a fixture."""
+    """Run one command in a fixture; return its exit status, stdout and stderr."""
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         status = main([str(argument) for argument in arguments])
     return status, out.getvalue(), err.getvalue()
 
 
 def conclusion_of(printed):
-    """The first line, without the name of a task."""
+    """Return the first printed line, without the name of the task."""
     return printed.splitlines()[0].removeprefix("labels: ")
 
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
-    """The folder of fastcos reproduce --json, and its output."""
+    """Return the folder that `fastcos reproduce --json` wrote, and the output."""
     folder = tmp_path_factory.mktemp("reproduced") / "out"
     return folder, *quiet_call("reproduce", *SMALL, "--out", folder, "--json")
 
 
 @pytest.fixture(scope="module")
 def compared(files, tmp_path_factory):
-    """The folder of fastcos compare by labels, and its output."""
+    """Return the folder that `fastcos compare` wrote for labels, and the output."""
     folder = tmp_path_factory.mktemp("compared")
     labels = ("--labels", files / "items.csv", "--label-column", "kind")
     words = (*labels, "--rank", 6, "--measures", "dot,csls")
@@ -89,8 +89,10 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     with Image.open(folder / "figure1.png") as image:
         colours = {colour for _, colour in image.convert("RGB").getcolors(10**6)}
     assert len(colours) <= 256
-    assert colours >= {(0, 0, 0), (255, 255, 255)}  # black texts, white between the panels
-    for end in ((103, 0, 31), (5, 48, 97)):  # both ends of the scale, up to a pixel of its bar
+    # The text is black, and the space between the panels is white.
+    assert colours >= {(0, 0, 0), (255, 255, 255)}
+    # Both ends of the colour scale occur, up to one pixel of the colour bar.
+    for end in ((103, 0, 31), (5, 48, 97)):
         distances = np.abs(np.array(list(colours)) - end).max(axis=1)
         assert distances.min() <= 6
     document = json.loads((folder / "figure1.json").read_text())
@@ -117,7 +119,7 @@ def test_reproduce_json_goes_to_stdout(reproduced):
     assert status == 0
     assert len(json.loads(out)["scores"]["named"]) == 7
     assert "simulated" in err
-    assert "\x1b" not in err  # no progress bar where stderr is no terminal
+    assert "\x1b" not in err  # No progress bar is drawn if stderr is not a terminal.
 
 
 def test_compare_writes_scores_and_neighbours(compared):
@@ -180,7 +182,8 @@ def test_compare_ends_with_commands_that_parse(compared):
 def test_compare_writes_and_prints_the_leaderboard(compared):
     folder, _, out, _ = compared
     assert re.match(r"(Use|Stay with) .*\. The labels are recovered ", conclusion_of(out))
-    # its means over labels differ from those over items below it, which says so
+    # The conclusion says "per class", because its means over labels differ from the means over
+    # items.
     assert "per class" in conclusion_of(out)
     assert "P@10 are means over items" in out
     leaderboard = json.loads((folder / "comparison.json").read_text())["leaderboard"]
@@ -318,7 +321,8 @@ def test_neighbors_fit_measures_to_the_model(fitted, tmp_path, capsys, name):
     model = LinearMF.load(fitted / "model")
     rows, measure = model.item_embeddings().astype(np.float64), name
     if name == "project_back_items":
-        # the users' moment is diag(s σ²): X A = U Σ s^½
+        # project_back_items needs the second moment of the users, which is diag(s σ²), as X A = U Σ
+        # s^½.
         users = np.diag(model.singular_values_ * np.sqrt(model.shrinkage_))
         measure = get_measure(name, other=users)
     truth = top_k(rows, k=3, measure=measure)
@@ -452,7 +456,8 @@ def test_compare_films_by_genre(tmp_path, capsys):
     assert "100,836 interactions of 610 users with 9,724 items" in err
     document = json.loads((tmp_path / "comparison.json").read_text())
     auc = [row["pair_auc"] for row in document["scores"]["named"]]
-    assert 0.5 < min(auc) < max(auc) < 0.7  # genres are hardly in these ratings, under any D
+    # Under every D, the cosines of these items hardly reflect genres.
+    assert 0.5 < min(auc) < max(auc) < 0.7
     assert "(19" in out
 
 

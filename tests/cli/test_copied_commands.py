@@ -1,4 +1,4 @@
-"""Commands that fastcos prints to be copied answer for the same items, whatever the ids are."""
+"""The commands that fastcos prints for copying use the same items, whatever the ids are."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from fastcos.similarity.rescalings import rescalings
 RANDOM = np.random.default_rng(0)
 N, D = 60, 5
 ITEMS, USERS = RANDOM.standard_normal((N, D)), RANDOM.standard_normal((90, D)) * [3, 2, 1, 1, 1]
-# own ids of three kinds: texts, numbers from 1 in another order, and the row numbers shuffled
+# There are three kinds of ids: texts, shuffled numbers from 1, and shuffled row numbers.
 OWN_IDS = {
     "texts": [f"film {n} #{n % 7}" for n in range(N)],
     "from 1": (np.random.default_rng(1).permutation(N) + 1).tolist(),
@@ -31,7 +31,7 @@ def in_a_folder(tmp_path, monkeypatch):
 
 
 def printed_commands(capsys, *words):
-    """Run one command; return those that it prints below "next:"."""
+    """Run one command; return the commands that it prints below "next:"."""
     capsys.readouterr()
     assert main([*map(str, words)]) in (0, 1)
     lines = capsys.readouterr().out.partition("next:\n")[2].splitlines()
@@ -40,7 +40,7 @@ def printed_commands(capsys, *words):
 
 
 def lists(path="neighbors.csv", query="item"):
-    """The neighbours of each item in a table, by their ids as texts."""
+    """Return the neighbours of each item in a table, as texts of ids."""
     results = {}
     with Path(path).open(newline="") as file:
         for row in csv.DictReader(file):
@@ -49,7 +49,7 @@ def lists(path="neighbors.csv", query="item"):
 
 
 def best(scores, ids, k=10):
-    """The ids with the k best scores of each item, without itself."""
+    """Return the ids of the k best-scoring items for each item, without the item itself."""
     scores = scores.copy()
     np.fill_diagonal(scores, -np.inf)
     order = np.argsort(-scores, axis=1)[:, :k]
@@ -62,7 +62,7 @@ def cosines(rows):
 
 
 def write_parquet(ids):
-    """A table in which only options name the right columns."""
+    """Write a table in which only options can name the right columns."""
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -78,14 +78,14 @@ def write_parquet(ids):
 
 
 def write_model(ids):
-    """Both sides in one file, and the ids in another."""
+    """Write users and items to one file, and the ids to another."""
     np.savez("als.npz", item_factors=ITEMS, user_factors=USERS)
     Path("items.txt").write_text("".join(f"{one}\n" for one in ids))
     return ["als.npz", "--ids", "items.txt"]
 
 
 def write_arrays(ids):
-    """Vectors beside their ids under a name that must be given."""
+    """Write vectors and their ids to one file; the name of the ids must be given as an option."""
     np.savez("vectors.npz", key=np.array(ids), vectors=ITEMS)
     return ["vectors.npz", "--id-column", "key"]
 
@@ -112,7 +112,7 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
     export, serve = printed_commands(capsys, "audit", *words, *users, "--k", 7)
     assert main(export) == 0
     assert main(serve) == 0
-    # the query metric: correlations over users of predicted scores
+    # The first suggestion is the query metric: the correlation over users of predicted scores.
     assert lists() == best(np.corrcoef(ITEMS @ USERS.T), ids, 7)
     # Without users, the command suggests the same audit with users, and keeps all other options.
     if source != "model":
@@ -125,7 +125,7 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
         assert document["k"] == 7
         assert document["condition"] == 1.5
         assert document["weight_decay_on"] == "both"
-    # trained by a ranking loss: the query metric of the centred items
+    # After training with a ranking loss, the suggestion is the query metric of the centred items.
     if source != "model":
         words_of_ranking = [*words, *users, "--k", 7, "--trained-on", "ranking"]
         export, serve = printed_commands(capsys, "audit", *words_of_ranking)
@@ -134,7 +134,7 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
         scores = ITEMS @ USERS.T
         centred = scores - scores.mean(axis=0)
         assert lists() == best(np.corrcoef(centred), ids, 7)
-    # trained on the cosine: the cosine itself
+    # After training on the cosine, the suggestion is the cosine itself.
     (serve,) = printed_commands(capsys, "audit", *words, "--trained-on", "cosine")
     assert main(serve) == 0
     assert lists() == best(cosines(ITEMS), ids)
@@ -186,7 +186,7 @@ def test_compare_and_fit_print_commands_that_keep_the_items(kind, capsys):
     words = ["log.csv", "--user", "who", "--item", "what", "--value", "n", "--rank", "4"]
     commands = printed_commands(capsys, "compare", *words, "--measures", "cosine")
     known = sorted({item for _, item, _ in rows})
-    if commands[0][0] == "recommend":  # the columns of the table themselves
+    if commands[0][0] == "recommend":  # The suggested command reads the columns of the table itself
         pytest.fail(f"a model must win: {commands}")
     fit, serve = commands
     (audit,) = printed_commands(capsys, *fit)

@@ -1,4 +1,4 @@
-"""The command export: its files are equal for every parametrisation and ready for an index."""
+"""Tests of `fastcos index export`: its files do not depend on the parametrisation."""
 
 import json
 import shlex
@@ -121,12 +121,12 @@ def test_export_ends_with_commands_that_run(files, capsys, monkeypatch):
 
 @pytest.mark.parametrize("form", ["query_metric", "canonical"])
 def test_export_align_to_an_earlier_export(files, form, capsys):
-    """A later version in other coordinates: rows of both exports may be mixed."""
+    """A later model in other coordinates is aligned, so rows of both exports can be compared."""
     options = ("--form", form)
     first = (files / "items.npy", "--users", files / "users.npy", *options)
     later = (files / "items2.npy", "--users", files / "users2.npy", *options)
     assert run(*first, "--out", files / "first") == 0
-    # a rotation, so that the rows differ: a canonical form alone would agree
+    # The canonical forms would agree without alignment, so a rotation first makes them differ.
     R = random_map(np.random.default_rng(3), 5, 1.0)
     names = ("items", "users") if form == "canonical" else ("items",)
     for name in names:

@@ -1,4 +1,4 @@
-"""Ids that are given are ids, whatever their values; and positions are positions."""
+"""Ids from a file are treated as ids, whatever their values, and positions as positions."""
 
 import ast
 import csv
@@ -49,7 +49,7 @@ def as_two_files(ids, rows):
 
 
 def as_export(ids, rows):
-    """A folder of fastcos index export, which holds the ids although they are 0, 1, 2."""
+    """Write a folder by `fastcos index export`; it stores the ids even if they are 0, 1, 2."""
     np.savez("pair.npz", items=rows, users=np.eye(4), ids=np.array(ids))
     assert main(["index", "export", "pair.npz", "--form", "canonical", "--out", "served"]) == 0
     return ["served"]
@@ -65,7 +65,8 @@ def as_export(ids, rows):
     ],
 )
 def test_index_add_replaces_the_items_with_these_ids(write, ids, capsys):
-    for build in (["rows.npy"], ["rows.npz"]):  # of positions, and of ids that look like them
+    # One index has positions, and one has ids that look like positions.
+    for build in (["rows.npy"], ["rows.npz"]):
         np.save("rows.npy", ROWS)
         np.savez("rows.npz", ids=np.arange(10), vectors=ROWS)
         index = f"index-{build[0][-3:]}"
@@ -115,7 +116,7 @@ def neighbors_table(path="neighbors.csv"):
 
 @pytest.mark.parametrize("name", ["chunk_id", "key", None])
 def test_text_is_of_the_column_of_ids_that_the_vectors_have(name, capsys):
-    """Whatever the column is called, and in the order of the rows where there is none."""
+    """The column of ids may have any name; without such a column, the order of the rows counts."""
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -193,7 +194,7 @@ def test_recommend_names_the_option_for_users(capsys):
 
 
 def parsers():
-    """The parser of every command and subcommand, by its words."""
+    """Return the options of every command and subcommand, by its words."""
     results = {}
 
     def walk(parser, words):
@@ -211,9 +212,10 @@ def parsers():
 
 
 def test_options_in_messages_exist():
-    """Every option that a text of the library names exists.
+    """Every option that a text in the source of the library names exists.
 
-    In the file of one command it is an option of that command, unless the text names another one.
+    A text in the file of one command may only name options of this command, unless the text also
+    names another command.
     """
     known = parsers()
     everywhere = set().union(*known.values())
@@ -223,7 +225,8 @@ def test_options_in_messages_exist():
         is_command = file.parent.name == "cli" and file.stem in COMMANDS
         for text in texts_in(file):
             options = re.findall(r"(?<![\w(-])--[a-z][a-z-]*[a-z](?![\w-])", text)
-            is_part = " " not in text  # of a command to copy, perhaps of another one
+            # A single word may be part of a command to copy, perhaps of another command.
+            is_part = " " not in text
             of_others = is_part or any(f"fastcos {one}" in text for one in COMMANDS)
             allowed = set().union(*own) if is_command and not of_others else everywhere
             wrong += [(file.name, one, text[:90]) for one in options if one not in allowed]
@@ -231,7 +234,7 @@ def test_options_in_messages_exist():
 
 
 def texts_in(file):
-    """The texts of a file; an f-string is one, with NAME for each value in it."""
+    """Yield the texts of a file; in an f-string, NAME replaces each inserted value."""
     parts = set()
     tree = sources.parsed(file)
     for node in sources.nodes(tree, ast.JoinedStr):

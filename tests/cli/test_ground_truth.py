@@ -1,4 +1,4 @@
-"""The command neighbors for benchmarks: files of benchmarks, exact neighbours, recall with ties."""
+"""Tests of `fastcos neighbors` for benchmarks: their files, exact neighbours, recall with ties."""
 
 import json
 
@@ -10,7 +10,7 @@ from fastcos.io import FastcosFormatError, ann_files
 from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(0)
-# small integers: many scores tie
+# With small integers, many scores tie.
 ITEMS = RANDOM.integers(-2, 3, (200, 6)).astype(np.float32)
 QUERIES = RANDOM.integers(-2, 3, (15, 6)).astype(np.float32)
 TRUTH = dense_oracle.top_k(QUERIES, ITEMS, 5, "dot")[0]
@@ -132,7 +132,8 @@ def test_vectors_of_an_unknown_format_are_refused(tmp_path):
 
 def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
     keys = dense_oracle.keys(QUERIES, ITEMS, "dot")
-    # the highest of equal scores, where the truth has the lowest; it counts as well
+    # Among items of equal score, this list prefers high numbers and the truth low ones, but both
+    # are correct.
     order = np.argsort(-keys[:, ::-1], axis=1, kind="stable")[:, :5]
     other = keys.shape[1] - 1 - order
     assert (other != TRUTH).any()

@@ -1,4 +1,4 @@
-"""``fastcos index``: the directory that SimilarityIndex opens, from the shell."""
+"""Tests of `fastcos index`, which writes the directory that SimilarityIndex opens."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ def table(path="neighbors.csv"):
 
 
 def lists(rows, first):
-    """The ids found by the first column."""
+    """Return the ids of the neighbours, by the value in the column `first`."""
     results = {}
     for row in rows:
         results.setdefault(row[first], []).append(int(row["neighbor"]))
@@ -44,7 +44,7 @@ def test_there_are_at_most_ten_commands():
 
 
 def test_next_commands_come_last_and_run(folder, capsys, monkeypatch):
-    """On a terminal, where both streams are one."""
+    """Standard output and standard error are one stream, as on a terminal."""
     random = np.random.default_rng(0)
     pairs = np.argwhere(random.random((80, 40)) < 0.3)
     Path("seen.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in pairs.tolist()))

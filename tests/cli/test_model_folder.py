@@ -1,4 +1,4 @@
-"""The folder that fit writes: other commands read it like files of users and items."""
+"""The other commands read the folder that `fit` writes like files of users and items."""
 
 import json
 from contextlib import redirect_stdout
@@ -20,14 +20,15 @@ def call(*words):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Interactions, the folder of a model of them, and both its sides as files."""
+    """Return a folder of interactions, a model fitted to them, and files of its two sides."""
     folder = tmp_path_factory.mktemp("folder")
     X, clusters = clustered_interactions()
     X = X.multiply(np.random.default_rng(0).integers(1, 5, X.shape)).tocsr()  # means unlike shares
     sp.save_npz(folder / "X.npz", X)
     rows, columns = X.nonzero()
     lines = [f"u{u},{i},{X[u, i]}" for u, i in zip(rows, columns, strict=True)]
-    lines = ["u0,unknown,3", *lines[::-1]]  # other items, in another order
+    # The file has an unknown item, and its rows are in another order.
+    lines = ["u0,unknown,3", *lines[::-1]]
     (folder / "X.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
     labels = [f"{i},c{code}" for i, code in enumerate(clusters)]
     (folder / "labels.csv").write_text("item,kind\n" + "\n".join(labels) + "\n")
@@ -40,7 +41,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def audited(folder):
-    """What an audit of the folder against itself printed."""
+    """Return what an audit printed when it compared the folder with itself."""
     model = folder / "model"
     words = ("--against", model, "--fail-under", "unchanged=1", "--k", 3)
     with redirect_stdout(StringIO()) as out:
@@ -72,7 +73,7 @@ def test_export_of_a_folder_equals_that_of_its_sides(folder, tmp_path):
 
 @pytest.mark.parametrize("file", ["X.npz", "X.csv"])
 def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, capsys):
-    """Items are found by their ids, in any order; what the model does not know is left out."""
+    """Items are found by their ids in any order; items that the model does not know are ignored."""
     users = ("--users", folder / file)
     assert (
         call("index", "export", folder / "model", *users, "--form", "canonical", "--out", tmp_path)
@@ -82,7 +83,7 @@ def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, 
     users, items = (np.load(tmp_path / f"{side}.npy") for side in ("users", "items"))
     truth = np.load(folder / "users.npy") @ np.load(folder / "items.npy").T
     ours = users @ items.T
-    if file == "X.csv":  # users there are sorted as texts, and all have something
+    if file == "X.csv":  # The CSV has its users sorted as texts, and no users without interactions.
         users_with_truth = np.flatnonzero(truth.any(axis=1))
         truth = truth[users_with_truth[np.argsort([f"u{u}" for u in users_with_truth])]]
     np.testing.assert_allclose(ours, truth, atol=1e-4 * np.abs(truth).max())
@@ -108,7 +109,7 @@ def test_audit_of_a_folder_matches_that_of_its_sides(folder, audited, tmp_path):
 
 
 def test_audit_compares_two_folders(folder, audited):
-    """The fixture fails below a share of 1."""
+    """The fixture requires that all neighbours are unchanged, so it fails if any differ."""
     diff = json.loads((folder / "audit" / "audit.json").read_text())["diff"]
     assert diff["overlap_after_linear_map"] == 1
 
@@ -155,7 +156,7 @@ def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, t
     options = ("--trained-on", "cosine", "--out", tmp_path / "b")
     assert call("audit", folder / "model", "--k", 3, *options) == 0
     out = capsys.readouterr().out
-    # no advice that contradicts another
+    # No advice contradicts another piece of advice.
     assert "Continue to use the cosine" in out
     assert "Before you show a single neighbour as a fact" not in out
     assert "Of the other parametrisations" not in out

@@ -1,4 +1,4 @@
-"""``fastcos neighbors``: its inputs, and the table in every format."""
+"""Tests of `fastcos neighbors`: its inputs, and its table in every format."""
 
 import csv
 import json
@@ -31,7 +31,7 @@ def neighbors(*words):
 
 
 def read(path):
-    """The rows of a table of any format, as texts."""
+    """Return the rows of a table in any format, with all values as texts."""
     if path.suffix == ".csv":
         with path.open(newline="") as file:
             return list(csv.DictReader(file))
@@ -115,7 +115,7 @@ def test_commands_read_tables_of_vectors(folder, command):
     }[command]  # fmt: skip
     assert main([command, "v.jsonl", *words]) == 2  # two columns of vectors
     assert main([command, "v.jsonl", "--vector-column", "a", *words]) in (0, 1)
-    if command == "neighbors":  # the column of both files
+    if command == "neighbors":  # The option names the column of vectors in both files.
         (folder / "q.jsonl").write_text(json.dumps(rows[1]))
         files = ["v.jsonl", "--queries", "q.jsonl", "--out", "n.csv", "--k", "1"]
         assert main([command, *files, "--vector-column", "b"]) == 0
@@ -124,14 +124,15 @@ def test_commands_read_tables_of_vectors(folder, command):
             IDS[np.argmax(cosines)]
         )
         first = (folder / "n.csv").read_text().split("\n")[1].split(",")[1:]
-        np.save("q.npy", ITEMS[1:2, :2])  # has no columns to name
+        # A .npy file has no columns, so the option does not apply to it.
+        np.save("q.npy", ITEMS[1:2, :2])
         files[2] = "q.npy"
         assert main([command, *files, "--vector-column", "b"]) == 0
         assert (folder / "n.csv").read_text().split("\n")[1].split(",")[1:] == first
 
 
 def test_ids_of_an_implicit_model_come_from_a_file(folder, capsys):
-    """Positions are not matched with the ids of a table: row 1 is not film 1."""
+    """Positions must not be matched with ids in a table: row 1 is not film 1."""
     np.savez("als.npz", item_factors=ITEMS, user_factors=QUERIES)
     ids = 7 * np.arange(30) + 1
     np.save("ids.npy", ids)
@@ -173,7 +174,7 @@ def test_ids_of_every_kind_of_file(folder, suffix, capsys):
 
 
 def test_show_prints_queries_and_texts_with_each_row_on_its_own(folder, capsys, monkeypatch):
-    """At 80 columns a neighbour, its text and its score are one row of one table."""
+    """At 80 columns, one row of one table contains a neighbour, its text and its score."""
     records = [
         {"id": f"chunk-{one:05}", "text": f"what chunk {one} says " * 4, "embedding": row.tolist()}
         for one, row in zip(IDS.tolist(), ITEMS, strict=True)

@@ -1,4 +1,4 @@
-"""``fastcos neighbors --checkpoint``: finished blocks are kept and resumed."""
+"""Tests of `fastcos neighbors --checkpoint`, which keeps finished blocks and resumes."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ def search(items, out, *words):
 def test_checkpoint_holds_arrays_and_gives_the_same_file(items, tmp_path):
     parts = tmp_path / "parts"
     assert search(items, tmp_path / "plain.npz") == 0
-    for _ in range(2):  # the second call reads the arrays of the first one
+    for _ in range(2):  # The second call reads the arrays that the first one wrote.
         assert search(items, tmp_path / "resumed.npz", "--checkpoint", str(parts)) == 0
         assert (tmp_path / "resumed.npz").read_bytes() == (tmp_path / "plain.npz").read_bytes()
     assert np.load(parts / "indices.npy").shape == (300, 5)

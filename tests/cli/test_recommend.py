@@ -1,4 +1,4 @@
-"""``fastcos recommend``, and the commands that ``fastcos compare`` suggests."""
+"""Tests of `fastcos recommend`, and of the commands that `fastcos compare` suggests."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ K = 4
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Interactions with ids that are no row numbers, and a model of them."""
+    """Return a folder of interactions whose ids are not row numbers, and a model of them."""
     folder = tmp_path_factory.mktemp("seen")
     X, _ = clustered_interactions(500)
     rows, columns = X.nonzero()
@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
 
 
 def recommended(folder, *words):
-    """The lists by user of one call."""
+    """Run one command, and return the list of recommended items for each user."""
     out = folder / "found.csv"
     assert main(["recommend", *map(str, words), "--k", str(K), "--out", str(out)]) == 0
     lists = {}
@@ -40,7 +40,7 @@ def recommended(folder, *words):
 
 
 def matrix(path):
-    """The table as a dense matrix, and its ids in ascending order."""
+    """Return the table as a dense matrix, and its user and item ids in ascending order."""
     with path.open() as file:
         cells = [(row["user"], int(row["item"])) for row in csv.DictReader(file)]
     users, items = (sorted({one[side] for one in cells}) for side in (0, 1))
@@ -56,7 +56,7 @@ def matrix(path):
         ("user_item_dot", "model"),
         ("project_back_users", "model"),
         ("cosine", "model"),
-        ("cosine", "none"),  # of the columns of the interactions
+        ("cosine", "none"),  # Cosines of the columns of the interactions.
     ],
 )
 def test_recommend_follows_the_model_without_what_was_seen(folder, measure, model):
@@ -76,7 +76,8 @@ def test_recommend_follows_the_model_without_what_was_seen(folder, measure, mode
 
     def cosines(R):
         norms = np.sqrt((R * R).sum(axis=1))
-        scores = R @ R.T / np.outer(norms, norms)  # of counts exact: the same ones tie
+        # Cosines of counts are exact, so the same items tie.
+        scores = R @ R.T / np.outer(norms, norms)
         np.fill_diagonal(scores, -2)
         return scores
 
@@ -84,7 +85,7 @@ def test_recommend_follows_the_model_without_what_was_seen(folder, measure, mode
         scores = A @ B.T
     else:
         weights = 1 / np.log2(np.arange(2, 22))
-        # project_back_users compares A B'B A'
+        # project_back_users compares the rows of A B'B A'.
         metric = cosines(B) if measure == "cosine" else cosines(A @ np.linalg.cholesky(B.T @ B))
         scores = np.zeros_like(X)
         order = np.argsort(-metric, axis=1, kind="stable")
@@ -106,7 +107,8 @@ def test_recommend_from_factors_of_implicit_with_ids(folder):
     X, users, items = matrix(folder / "seen.csv")
     random = np.random.default_rng(0)
     A, B = random.standard_normal((len(users), 5)), random.standard_normal((len(items), 5))
-    order = random.permutation(len(items))  # rows of the model in another order than the ids
+    # The order of the model's rows differs from that of the ids.
+    order = random.permutation(len(items))
     np.savez(folder / "als.npz", user_factors=A, item_factors=B[order])
     np.save(folder / "items.npy", np.array(items)[order])
     (folder / "users.txt").write_text("\n".join(users) + "\n")
@@ -132,13 +134,13 @@ def test_recommend_adds_the_biases_of_bpr(folder, capsys):
     expected = [[str(items[one]) for one in row] for row in truth]
     assert list(recommended(folder, *words).values()) == expected
     assert "scores include the biases" in capsys.readouterr().err
-    # similarities between items leave them out, and say so
+    # Similarities between items exclude the biases, and the output says so.
     np.savez(folder / "plain.npz", user_factors=A, item_factors=B)
     by_cosine = recommended(folder, *words, "--measure", "cosine")
     assert "removed the bias column" in capsys.readouterr().err
     plain = recommended(folder, folder / "plain.npz", *words[1:], "--measure", "cosine")
     assert by_cosine == plain
-    # an index of inner products is searched by users
+    # An index of inner products can be searched with the users as queries.
     np.savez(folder / "users.npz", vectors=np.c_[A, np.ones(len(A))], ids=np.array(users))
     index = str(folder / "by_dot")
     build = ["index", "build", str(folder / "bpr.npz"), index, "--measure", "dot"]
@@ -169,7 +171,7 @@ def test_recommend_shows_lists_of_users(folder, capsys):
 
 
 def commands_after(out):
-    """The commands that are printed after "next:", as words."""
+    """Return the commands that are printed after "next:", as lists of words."""
     lines = out.partition("\nnext:\n")[2].splitlines()
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
@@ -198,7 +200,7 @@ def test_commands_after_compare_run_and_keep_options(
     for command in commands:
         assert main(command) == 0, command
     fit, serve = commands
-    # a column that the reader would have refused to choose
+    # The reader would refuse to choose among these columns, so the command must name them.
     assert {"--value", "--user"} <= set(fit)
     assert serve[0] in ("neighbors", expected)
     fitted = json.loads((tmp_path / "model" / "model.json").read_text())["parameters"]
@@ -209,7 +211,7 @@ def test_commands_after_compare_run_and_keep_options(
         assert fitted[key] == compared[key], key
 
 
-# arguments, and how many commands follow: one where no model wins
+# The arguments, and the number of suggested commands: only one if no model is better.
 REAL = (
     (["ml-latest-small/ratings.csv.zip"], 2),
     (["online-retail/online_retail_pairs.csv.gz", "--value", ""], 1),
@@ -254,7 +256,10 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("words", [pytest.param(words, marks=needs(words[0])) for words, _ in REAL])
 def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
-    """Of 8 to 33 users, four seeds gave four answers; now all users, or 500 at least, decide."""
+    """The seed does not matter, because all users (or at least 500) decide.
+
+    With 8 to 33 users, four seeds led to four recommendations.
+    """
     monkeypatch.chdir(tmp_path)
     results = []
     for seed in range(10):

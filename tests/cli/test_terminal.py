@@ -1,4 +1,4 @@
-"""Help, examples, completion, messages on compilation, progress and tables of the commands."""
+"""Help, examples, completion, messages about compilation, progress and tables of the commands."""
 
 import json
 import os
@@ -27,7 +27,7 @@ EXAMPLES = [
 
 
 def run(capsys, *arguments):
-    """Exit status, stdout and stderr of one call."""
+    """Run one command; return its exit status, stdout and stderr."""
     try:
         status = main([str(argument) for argument in arguments])
     except SystemExit as exit_:
@@ -36,7 +36,7 @@ def run(capsys, *arguments):
 
 
 def stdout_of(code):
-    """The output of Python code in a new process."""
+    """Return the output of Python code that runs in a new process."""
     return subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
@@ -75,7 +75,7 @@ def test_help_fits_a_terminal(capsys, monkeypatch):
 
 
 def test_import_help_and_the_first_message_import_nothing_heavy():
-    """In one process, as each imports no less than the one before."""
+    """One process suffices, because each step imports at least what the step before imported."""
     code = """
 import sys, fastcos
 def show(*names):
@@ -135,7 +135,7 @@ def test_closed_pipe_leaves_no_traceback(words):
         check=True,
     )
     assert done.stderr == ""
-    # newer releases of argparse ignore a closed pipe under --help
+    # Newer releases of argparse ignore a closed pipe when they print --help.
     assert done.stdout == "141\n" or ("--help" in words and done.stdout == "0\n")
 
 
@@ -149,7 +149,7 @@ def test_closed_pipe_leaves_no_traceback(words):
             for case in (
                 ("doctor --json > /dev/full", 2, "fastcos doctor: no space left on device\n"),
                 ("doctor >&-", 0, ""),
-                ("neighbors missing.npy 2>&- >&1", 2, ""),  # errors do not become data
+                ("neighbors missing.npy 2>&- >&1", 2, ""),  # errors are not written to stdout
                 ("neighbors missing.npy 2>/dev/full", 2, ""),
                 ("doctor <&- >&- 2>&-", 0, ""),
             )
@@ -219,7 +219,7 @@ def test_doctor_advises_on_each_problem():
         (line,) = doctor.advice({**fine, name: value})
         assert words in line
     assert "slow" in doctor.advice({**fine, "instruction_set": "generic"})[0]
-    # warmup is not advised where it can compile or keep nothing
+    # No advice recommends `warmup` if it could not compile or not keep the code.
     for name in ("cache_writable", "numba_installed"):
         (line,) = doctor.advice({**fine, name: False, "search_is_compiled": False})
         assert "fastcos warmup" not in line
@@ -243,7 +243,7 @@ def test_doctor_prints_a_table(capsys):
 
 @pytest.fixture
 def terminal_of(monkeypatch):
-    """Make rich take the streams for a terminal of so many columns."""
+    """Return a function that makes rich write as to a terminal with this number of columns."""
 
     def set_columns(columns):
         for name, value in (("FORCE_COLOR", 1), ("NO_COLOR", 1), ("TERM", "xterm")):
@@ -255,14 +255,14 @@ def terminal_of(monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time that progress sees, as a list of one number."""
+    """Return a list with one number, the time that the progress bar sees."""
     now = [0.0]
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
 def follow(clock, steps):
-    """Report (seconds, done, total) to a progress bar."""
+    """Pass each step (seconds, done, total) to a progress bar."""
     with terminal.progress_bar("[searching]") as progress:
         for seconds, done, total in steps:
             clock[0] = seconds
@@ -275,7 +275,7 @@ def test_progress_bar_writes_lines_to_a_log(capsys, clock):
 
 
 def test_progress_bar_estimates_without_the_first_step(capsys, clock):
-    """The first step may compile."""
+    """The first step may include compilation, so its time does not count."""
     follow(clock, [(0.0, 0, 32), (40.0, 1, 32), (41.0, 2, 32), (51.0, 12, 32)])
     first, second = capsys.readouterr().err.splitlines()
     assert first == "[searching]: 1 of 32"
@@ -359,7 +359,8 @@ def test_print_table_keeps_square_brackets(capsys):
     assert all(text in out for text in ("by [bold]", "[red]name[/red]", "[x]", "[/x]"))
 
 
-# records every call that finds no compiled code in the process, cached on disk or not
+# The code records each call for which the process holds no compiled code, even if the cache on disk
+# does.
 RECORDING = """
 import json, os
 from pathlib import Path

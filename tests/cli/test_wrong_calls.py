@@ -1,4 +1,4 @@
-"""Wrong calls of every command: exit status 2, one line that names the flag, nothing on stdout."""
+"""Wrong calls of every command exit with status 2, print one line with the flag, and no data."""
 
 import re
 
@@ -8,7 +8,7 @@ import pytest
 import fastcos
 from fastcos.cli.main import COMMANDS, main
 
-# the call, and a part of the line
+# Each line contains the call, and a part of the expected error message.
 CALLS = """
 reproduce --users 0                                  | --users must be a whole number of at least
 reproduce --users many                               | --users must be a whole number, got 'many'
@@ -183,7 +183,7 @@ def folder(tmp_path_factory):
     np.save(folder / "line.npy", rows[0])
     rows[3, 2] = np.nan
     np.save(folder / "nan.npy", rows)
-    np.save(folder / "users.npy", rows)  # a file whose name begins as a flag does
+    np.save(folder / "users.npy", rows)  # The name of this file starts like a flag.
     np.save(folder / "huge.npy", np.full((50, 6), 1e300))
     np.savez(folder / "both.npz", items=rows[10:21], users=rows[20:29])
     (folder / "items.txt").write_text("".join(f"i{i}\n" for i in range(11)))
@@ -218,7 +218,7 @@ def test_wrong_call_prints_one_line(call, words, folder, capsys, monkeypatch):
     except SystemExit as left:
         status = left.code
     out, err = capsys.readouterr()
-    # talk, such as that kernels are compiled, may stand before the error
+    # Other messages may precede the error, for example that kernels are being compiled.
     *talk, line = err.splitlines()
     assert status == 2
     assert out == ""

@@ -11,7 +11,7 @@ N_ITEMS, RANK = 60, 12
 
 
 def clustered_interactions(n_users=400, n_items=N_ITEMS, n_clusters=3, seed=0):
-    """Binary interactions of users who like one cluster more; item 5 is touched by nobody."""
+    """Return binary interactions of users who prefer one cluster; nobody touched item 5."""
     rng = np.random.default_rng(seed)
     clusters = rng.integers(0, n_clusters, n_items)
     taste = rng.dirichlet(np.full(n_clusters, 0.3), n_users)
@@ -33,7 +33,7 @@ def comparison(data):
 
 
 def auc_by_scikit_learn(rows, labels):
-    """Pairwise AUC over all pairs, from the full matrix of cosines."""
+    """Return the pairwise AUC over all pairs, from the full matrix of cosines."""
     is_active = rows.any(axis=1)
     rows, labels = rows[is_active].astype(np.float64), labels[is_active]
     upper = np.triu_indices(len(rows), 1)
@@ -149,7 +149,7 @@ def test_compare_objective_and_rescalings_choose_rows(data, objective, names):
 
 @pytest.mark.parametrize("k", [1, 5])
 def test_compare_leaves_a_column_to_eq2(data, k):
-    """Their default knee is the first singular value."""
+    """With few components, the default regularisation depends on the first singular value."""
     result = compare(*data, n_components=k, measures=["cosine"], grid=False)
     assert result.models["weight_decay"].effective_rank_ >= 1
     assert 0 <= result.named[-1].pair_auc <= 1

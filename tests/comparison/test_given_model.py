@@ -16,7 +16,7 @@ N_USERS, N_ITEMS, DEPTH = 700, 60, 6
 
 @pytest.fixture(scope="module")
 def data():
-    """Interactions by taste and popularity, one in five held out; a model of the others."""
+    """Return interactions by taste and popularity, a held-out fifth, and a model of the rest."""
     random = np.random.default_rng(0)
     taste, kind = random.integers(0, 3, N_USERS), random.integers(0, 3, N_ITEMS)
     popularity = 0.7 * random.random(N_ITEMS) ** 2 + 0.05
@@ -29,7 +29,7 @@ def data():
 
 
 def ndcg_by_scores(scores, seen, held):
-    """Mean NDCG@20 and recall@20 of the best unseen items by scores (n, p)."""
+    """Return the mean NDCG@20 and recall@20 of the unseen items with the best scores (n, p)."""
     masked = np.where(seen.toarray() != 0, -np.inf, scores)
     results = []
     for line, own, row in zip(masked, seen.toarray() != 0, held.toarray(), strict=True):
@@ -89,7 +89,7 @@ def test_biases_count_in_the_scores_of_users_and_items(data):
     board = fastcos.compare_vectors(factors, **arguments)
     truth = ndcg_by_scores(users @ items.T + biases, seen, held)[0]
     assert board.row(Candidate("user_item_dot")).score.value == pytest.approx(truth, abs=1e-12)
-    # similarities of items are those without biases
+    # Similarities of items are computed without biases.
     plain = fastcos.compare_vectors(items, users=users, **arguments)
     assert board.row(Candidate("dot")).score == plain.row(Candidate("dot")).score
 

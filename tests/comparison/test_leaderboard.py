@@ -1,4 +1,4 @@
-"""Leaderboards: scores of candidates on tasks, intervals, and conclusions."""
+"""Tests of leaderboards: the scores of candidates on tasks, their intervals, and conclusions."""
 
 import math
 
@@ -30,7 +30,7 @@ from tests.oracles import metrics as oracles
 
 
 def blobs(n=120, d=6, n_labels=4, spread=1.0, seed=0):
-    """Labelled rows around their centres, all far from the origin, where centring helps."""
+    """Return labelled rows around centres; all are far from the origin, so centring helps."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, n_labels, n)
     centres = random.standard_normal((n_labels, d))
@@ -53,7 +53,7 @@ def test_scoring_matches_top_k(candidate):
     )
     ranked = np.take_along_axis(table, result.indices, axis=1)
     steps = ranked[:, 1:] - ranked[:, :-1]
-    # equal raw scores may change places by rounding
+    # Rounding may exchange items with equal raw scores.
     assert steps.max() <= 1e-9 * np.abs(table).max()
     pairs = np.stack([np.arange(40), result.indices[:, 5]], axis=1)
     scores = pair_scores(fitted, rows, pairs)
@@ -133,7 +133,8 @@ def test_rank_does_not_recommend_the_luckiest_of_many():
     for seed in range(20):
         values = np.random.default_rng(seed).standard_normal((20, 100)) + 5
         result = ranked(values, np.zeros(100))
-        assert result.rows[0].gain.value > 0  # the best of 20 looks better
+        # By chance, the best of 20 looks better than the baseline.
+        assert result.rows[0].gain.value > 0
         wrong += result.recommended != result.baseline
     assert wrong <= 3
 
@@ -171,7 +172,8 @@ def test_label_task_of_some_items_ranks_no_others():
 
 def test_label_task_draws_queries_per_label_and_weights_them():
     rng = np.random.default_rng(4)
-    rows, labels = rng.standard_normal((2400, 4)), np.arange(2400) % 24 // 23  # 100 are of label 1
+    # Of the 2,400 items, 100 have label 1.
+    rows, labels = rng.standard_normal((2400, 4)), np.arange(2400) % 24 // 23
     task = LabelTask(labels, np.full(2400, True), rng)
     assert np.bincount(labels[task.queries]).tolist() == [900, 100]
     result = task.score(Candidate("cosine"), Embeddings(rows))
@@ -183,7 +185,7 @@ def test_label_task_draws_queries_per_label_and_weights_them():
 def test_label_task_precision_counts_ties_in_part():
     random = np.random.default_rng(4)
     rows, labels = blobs(60)
-    rows[20:40] = rows[5]  # equally near to each other and to others
+    rows[20:40] = rows[5]  # All these items are equally near to each other and to the others.
     task = LabelTask(labels, np.full(60, True), random)
     [cosine] = [one for one in every_candidate(rows) if one.name == "cosine"]
     result = task.score(cosine, Embeddings(rows)).precision
@@ -198,7 +200,7 @@ def test_label_task_precision_counts_ties_in_part():
 
 
 def test_rare_labels_are_recovered_per_class():
-    """A vote of ten never names a class of 2 %, although its items are near each other."""
+    """A vote of ten neighbours never names a class of 2 %, although its items are close."""
     random = np.random.default_rng(5)
     rows = random.standard_normal((600, 16))
     rare = np.arange(600) < 12
@@ -213,7 +215,7 @@ def test_rare_labels_are_recovered_per_class():
 
 
 def test_labels_of_scattered_groups_are_recovered_locally():
-    """Each label is half of each of 30 pairs of groups: pairs of one label are no nearer."""
+    """Each label has 30 scattered groups, so two items of one label are no closer on average."""
     random = np.random.default_rng(6)
     groups = np.arange(1200) % 60
     labels = groups % 2
@@ -238,7 +240,7 @@ def test_shuffled_labels_are_rarely_accepted():
         sizes = ([10, 490], [20, 480], [125] * 4)[seed % 3]
         labels = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
         accepted += compare_vectors(rows, labels, measures=["dot", "centered_cosine"]).beats_chance
-    assert accepted <= 2  # 0.5 % of 100 are expected
+    assert accepted <= 2  # At a level of 0.5 %, 0.5 of 100 are expected.
 
 
 def test_compare_vectors_recommends_centring():
@@ -293,7 +295,7 @@ def test_held_out_task_hides_interactions():
     X, _ = clustered_interactions(600, 80)
     known = HeldOutTask.split(X, np.random.default_rng(0)).training_X
     assert 0.7 * X.nnz < known.nnz < 0.9 * X.nnz
-    assert (X - known).min() == 0  # the known is a part
+    assert (X - known).min() == 0  # The known interactions are part of X.
 
 
 def test_compare_counts_popularity_without_held_out():
@@ -301,7 +303,7 @@ def test_compare_counts_popularity_without_held_out():
     counted = []
 
     class Counting(BaseMeasure):
-        """Cosine that notes the popularities it is given."""
+        """A cosine that records the popularities that it receives."""
 
         name = "counting_for_a_test"
         needs = "popularity"
@@ -328,7 +330,7 @@ def test_compare_evaluates_user_item_scores_once():
 
 
 def test_held_out_task_votes_of_users_match_numpy():
-    """For project_back_users, against the whole task in plain NumPy."""
+    """The scores of project_back_users equal those of the whole task in plain NumPy."""
     X, _ = clustered_interactions(150, 40)
     question = HeldOutTask.split(X, np.random.default_rng(0))
     model = LinearMF(6, random_state=0).fit(question.training_X)
@@ -482,7 +484,7 @@ def test_compare_vectors_refuses_wrong_arguments(arguments, message):
 
 @pytest.mark.parametrize(("n", "outcomes"), [(3, 3), (4, 3), (10, 126), (12, 462)])
 def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
-    """Two labels of one size may be exchanged: 6 and 6 items have 924 permutations, 462 differ."""
+    """Two equally frequent labels may be exchanged: of 924 permutations of 6 + 6, 462 differ."""
     rows, few = blobs()[0], np.full(120, -1)
     X = np.abs(np.random.default_rng(0).standard_normal((200, 120)))
     few[:n] = np.arange(n) % 2
@@ -523,7 +525,7 @@ def test_rank_names_what_is_not_distinguishable():
     assert result.recommended == Candidate(best)
     assert result.not_distinguishable == [Candidate(other)]
     assert result.conclusion.endswith(f" These candidates are not significantly worse: {other}.")
-    # a table is split on a narrow terminal: each heading says what it is about
+    # On a narrow terminal, a table is split, so the heading of each column must be unique.
     (table,) = result.sections()[0].tables
     assert len(set(table.header)) == len(table.header)
     assert not ranked(values - 3, np.zeros(400)).not_distinguishable

@@ -1,4 +1,4 @@
-"""choose_rank on data whose rank is known."""
+"""Tests of choose_rank on data whose rank is known."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_choose_rank_finds_no_signal_in_noise(simulation):
     assert (noise.sum(axis=0) == simulation.X.sum(axis=0)).all()
     assert (noise.data == 1).all()
     assert abs(noise - simulation.X).sum() > 0
-    # the first direction is popularity, which the noise shares
+    # The first direction reflects popularity, which the noise has too.
     assert choose_rank(noise, ranks=[2, 5, 20]).by_parallel_analysis <= 4
 
 

@@ -1,10 +1,10 @@
-"""Section 4 of the paper at its own size: the numbers must show what its figure shows."""
+"""At the size of Section 4 of the paper, our numbers show what its figure shows."""
 
 import pytest
 
 from fastcos import compare, simulate_interactions
 
-# ranges of pairwise AUC of an independent implementation over five seeds of its own
+# Ranges of the pairwise AUC over five seeds, by an independent implementation.
 INDEPENDENT = {
     "orthonormal": (0.690, 0.705),
     "identity": (0.860, 0.896),
@@ -14,7 +14,7 @@ INDEPENDENT = {
     "smoothed": (0.932, 0.962),
     "eq2": (0.949, 0.973),
 }
-# the seeds here draw other clusters and exponents
+# Our seeds draw other clusters and exponents than that implementation.
 MARGIN = 0.02
 
 

@@ -1,4 +1,4 @@
-"""A cluster of processes gives bit-identical results, also when workers are killed."""
+"""A cluster of processes returns bit-identical results, even if workers are killed."""
 
 import os
 import random
@@ -20,7 +20,7 @@ dask_distributed = pytest.importorskip("distributed", reason="dask is an extra")
 from fastcos import distributed  # noqa: E402 # needs dask
 
 pytestmark = [
-    pytest.mark.slow,  # processes that start take longer than what they compute
+    pytest.mark.slow,  # Starting the processes takes longer than their computations.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Dask's own dependencies
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
@@ -67,7 +67,7 @@ def assert_same(result, expected):
 
 
 def assert_agree(result, expected):
-    """BLAS, which the dense parts use, may round otherwise in a process with fewer threads."""
+    """Results may differ by rounding, as BLAS may round differently with fewer threads."""
     np.testing.assert_allclose(result.s, expected.s, rtol=1e-9)
     np.testing.assert_allclose(result.Vt, expected.Vt, atol=1e-6)
     assert result.residuals.max() <= 1e-3
@@ -124,7 +124,8 @@ def test_products_and_svd_equal_one_machine(client, shards, monkeypatch):
     Q = np.random.default_rng(2).standard_normal((80, 7))
     svd = distributed.gram_matmul(shards.path, Q)
     sums = [fastcos.gram_matmul(X, Q) for _, X in shards.blocks()]
-    while len(sums) > 1:  # adjacent shards, then adjacent sums
+    # Add the results of adjacent shards, then adjacent sums, until one sum remains.
+    while len(sums) > 1:
         sums = [sum(sums[first + 1 : first + 2], sums[first]) for first in range(0, len(sums), 2)]
     assert_same_bits(svd, sums[0])
     np.testing.assert_allclose(svd, fastcos.gram_matmul(shards, Q), rtol=1e-12)
@@ -221,7 +222,7 @@ def test_top_k_raises_the_error_of_a_worker(client, rows, tmp_path):
 
 
 def kill_for(seconds, cluster, killed):
-    """Kill a random worker every 2 s, and wait for it before the next."""
+    """Kill a random worker every 2 s; wait until it has ended before killing the next one."""
     chance, end = random.Random(0), time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(2)
@@ -234,7 +235,7 @@ def kill_for(seconds, cluster, killed):
 
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
 def test_killed_workers_do_not_change_results(tmp_path, monkeypatch):
-    """A random worker of four is killed every 2 s for 30 s: results are bit-identical."""
+    """If a random worker of four is killed every 2 s for 30 s, results remain bit-identical."""
     monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 2000)
     rows = np.random.default_rng(0).standard_normal((40_000, 64)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)

@@ -1,6 +1,7 @@
-"""LangChain's own suite for vector stores, and what it leaves out.
+"""LangChain's own test suite for vector stores, and tests of what this suite omits.
 
-Its asynchronous half runs with `-o asyncio_mode=auto`."""
+The asynchronous half of the suite needs the pytest option `-o asyncio_mode=auto`.
+"""
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_store_orders_by_cosine_among_filtered_documents():
 
 
 class Fixed:
-    """Embeds every text as the same row."""
+    """Embeds every text as the same vector."""
 
     def __init__(self, row):
         self.row = row
@@ -160,7 +161,7 @@ def test_store_is_saved_with_its_documents(tmp_path):
 
 
 def test_store_finds_documents_that_differ():
-    """MMR takes one of two copies, then something else."""
+    """Maximal marginal relevance picks one of two copies, and then a different document."""
     rows = np.eye(4)[[0, 0, 1, 2]] + 0.01 * np.arange(4)[:, None]
     store = FastcosVectorStore.from_embeddings(
         zip("abcd", rows, strict=True), Fixed([1.0, 0.6, 0.3, 0.0]), ids=list("abcd")
@@ -173,7 +174,7 @@ def test_store_finds_documents_that_differ():
 
 
 class _Named:
-    """An embedding that carries the name of its model, as those of langchain-openai do."""
+    """An embedding with the name of its model, like those of langchain-openai."""
 
     def __init__(self, model, size=16):
         self.model, self._made = model, DeterministicFakeEmbedding(size=size)
@@ -195,7 +196,7 @@ def test_store_is_loaded_for_its_model_alone(tmp_path):
     for call in (lambda: load(_Named("minilm@3")), lambda: load(EMBEDDING, model="minilm@3")):
         with pytest.raises(ValueError, match=r"must be of the model 'minilm@2' .* got 'minilm@3'$"):
             call()
-    store = load(EMBEDDING)  # of no name: nothing to compare
+    store = load(EMBEDDING)  # This embedding has no name to compare.
     store.add_texts(["more"])
     with pytest.raises(ValueError, match="'minilm@2', got 'mpnet@1'"):
         FastcosVectorStore.from_texts(TEXTS, EMBEDDING, model="mpnet@1").save_local(tmp_path)

@@ -1,4 +1,4 @@
-"""The LangChain store: empty arguments, filters by metadata, thresholds, calls of other stores."""
+"""The LangChain store: empty arguments, metadata filters, thresholds, calls for other stores."""
 
 import asyncio
 
@@ -110,7 +110,7 @@ def test_operators_in_filters(filter, accepts):
 
 
 def _none_safe(accepts, page, tag):
-    """A missing value meets no comparison by size."""
+    """Return whether a document is accepted. No comparison by size accepts a missing value."""
     try:
         return accepts(page, tag)
     except TypeError:
@@ -148,7 +148,7 @@ def test_asynchronous_calls_of_the_faiss_store():
 
 
 class FixedEmbedding(Embeddings):
-    """Embeds every text as one vector."""
+    """Embeds every text as the same vector."""
 
     def __init__(self, vector):
         self.vector = list(vector)

@@ -1,4 +1,4 @@
-"""The search index for MTEB: its protocol, alone and inside MTEB's own search."""
+"""Tests of the search index for MTEB: its protocol, both alone and inside MTEB's own search."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""scanpy's neighbourhood graph by our transformer, as its recipe says."""
+"""scanpy builds its neighbourhood graph with our transformer, as the recipe in our docs says."""
 
 import numpy as np
 import pytest

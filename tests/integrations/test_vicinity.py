@@ -1,4 +1,4 @@
-"""The backend for vicinity has the answers of its basic backend."""
+"""Our backend for vicinity returns the same answers as vicinity's basic backend."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_backend_answers_as_the_basic_backend(metric, tmp_path):
         if call(ours) and len(result[0][0]) == 8:
             assert result[0] == expected[0]
         assert [set(row) for row in result[0]] == [set(row) for row in expected[0]]
-        # the basic backend subtracts squares: an item itself is 0.001 away
+        # The basic backend subtracts squares, so its distance from an item to itself may be 0.001.
         np.testing.assert_allclose(np.sort(result[1]), np.sort(expected[1]), atol=2e-3)
     assert len(ours) == 81
     ours.save(tmp_path / "saved")

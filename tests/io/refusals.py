@@ -1,4 +1,4 @@
-"""Files that a test writes, and readers that must refuse them."""
+"""Helpers to write files, and to check that readers refuse them."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def write(path, content):
 
 
 def refused(path, *fragments, reader, **arguments):
-    """Check that the reader refuses a file, in one line that contains every fragment."""
+    """Check that the reader refuses a file with a one-line message that contains every fragment."""
     with pytest.raises(FastcosFormatError) as caught:
         reader(path, **arguments)
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""Columns of files as other programs write them: read whole, or refused by name, row and type."""
+"""Columns of files by other programs are read in full, or refused with name, row and type."""
 
 import datetime
 import decimal
@@ -36,7 +36,7 @@ refused = functools.partial(refusals.refused, reader=read_vectors)
 
 
 def arrow_files(folder, arrow, table):
-    """The table as Parquet, as an Arrow file and as an Arrow stream, where the format has it."""
+    """Yield the table as Parquet, Arrow file and Arrow stream, if the format has its types."""
     from pyarrow import parquet
 
     paths = [folder / name for name in ("t.parquet", "t.feather", "t.arrow")]
@@ -252,7 +252,7 @@ def test_several_columns_that_may_be_ids_are_refused(tmp_path):
     refused(write(tmp_path / "t.csv", text), "id_column must be given", "'' for none", "code, name")
     assert vectors_of(tmp_path / "t.csv", id_column="name")[0] == ["a", "b"]
     assert vectors_of(tmp_path / "t.csv", id_column="")[0] == [0, 1]
-    # the only other column is that of the ids, whatever its name
+    # If there is only one other column, it contains the ids, whatever its name is.
     text = 'code,v\n7,"[1, 2]"\n9,"[3, 4]"\n'
     assert vectors_of(write(tmp_path / "t.csv", text))[0] == [7, 9]
     text = 'day,v\n2026-01-02,"[1, 2]"\n2026-01-03,"[3, 4]"\n'
@@ -289,14 +289,15 @@ def test_a_text_with_numbers_among_dimensions_is_refused(tmp_path):
         ("id,x,y\n1,5,6\n", ([1], [[5, 6]])),
         ("word,x1,x2\nthe,5,6\n", (["the"], [[5, 6]])),
         ('id,2020\na,"[5, 6]"\n', (["a"], [[5, 6]])),
-        # lines that are no header
+        # first lines that are not a header
         ("the,0.5,6\nof,7,8\n", (["the", "of"], [[0.5, 6], [7, 8]])),
         ("the,5,5\nof,7,8\n", (["the", "of"], [[5, 5], [7, 8]])),
         ("0.5,6\n7,8\n", ([0, 1], [[0.5, 6], [7, 8]])),
         ("-5,6\n7,8\n", ([0, 1], [[-5, 6], [7, 8]])),
         ('a,"[5, 6]"\nb,"[7, 8]"\n', (["a", "b"], [[5, 6], [7, 8]])),
-        ("1.0e+00,2.0e+00\n3.0e+00,4.0e+00\n", ([0, 1], [[1, 2], [3, 4]])),  # NumPy's savetxt
-        # lines that could be either
+        # as written by NumPy's savetxt.
+        ("1.0e+00,2.0e+00\n3.0e+00,4.0e+00\n", ([0, 1], [[1, 2], [3, 4]])),
+        # First lines that could be a header or not.
         ("a,5,6\nb,7,8\n", "got 'a, 5, 6': add a header line"),
         ("country,1990,1995\nFR,5,6\n", "got 'country, 1990, 1995': add a header line"),
         ("id,0.25,0.5\na,5,6\n", "add a header line"),
@@ -437,7 +438,7 @@ INTERACTIONS = {"user": ["u1", "u2", "u1"], "item": [7, 9, 9], "value": [1.5, 2.
 
 
 def tables(folder, columns):
-    """The same table as CSV, TSV, JSON lines and Parquet."""
+    """Yield the same table as CSV, TSV, JSON lines and Parquet."""
     names, rows = list(columns), list(zip(*columns.values(), strict=True))
     for suffix, mark in ((".csv", ","), (".tsv", "\t")):
         lines = [
@@ -563,7 +564,7 @@ def test_commands_name_the_columns_that_they_read(tmp_path, monkeypatch, capsys)
         assert named in capsys.readouterr().err
 
 
-# --- ids without a name that says so ---
+# --- ids in columns whose names do not say so ---
 
 
 def test_whole_numbers_beside_vectors_are_ids_also_if_some_are_texts(tmp_path):

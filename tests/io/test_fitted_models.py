@@ -1,4 +1,4 @@
-"""from_model: embeddings of fitted models, recognised by their attributes alone."""
+"""from_model recognises fitted models by their attributes, and returns their embeddings."""
 
 import re
 import warnings
@@ -60,7 +60,7 @@ def test_from_model_strips_biases_of_implicit():
 
 
 def logistic(b, c):
-    """Factors of implicit's logistic factorisation: its items end with (bias, 1)."""
+    """Return factors of implicit's logistic factorisation, whose items end with (bias, 1)."""
     return implicit(
         np.column_stack([ITEMS, b, np.ones(7)]), np.column_stack([USERS, np.ones(9), c])
     )
@@ -86,8 +86,9 @@ def test_scoring_embeddings_are_the_scores_of_the_model(kind, tmp_path):
     b, c = RNG.standard_normal(7) * 3, RNG.standard_normal(9)
     model = PAIRS[kind](b, c)
     has_biases = kind != "ALS"
-    scores = USERS @ ITEMS.T + has_biases * b  # biases of users add the same to all their items
-    # both sides of a model, or a file of its arrays
+    # A user's bias raises the scores of all items equally, so it is omitted.
+    scores = USERS @ ITEMS.T + has_biases * b
+    # The source is a model with both sides, or a file of the model's arrays.
     arrays = {name: value for name, value in vars(model).items() if name != "fit"}
     np.savez(tmp_path / "model.npz", **arrays)
     for read, source in (

@@ -1,4 +1,4 @@
-"""Tables read once into shards: the same matrix and ids as reading them whole."""
+"""A table that is read once into shards has the same matrix and ids as one that is read whole."""
 
 import gzip
 

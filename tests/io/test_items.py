@@ -1,4 +1,4 @@
-"""Labels and names aligned with items; known numbers of real data."""
+"""Labels and names are aligned with items; real data have the numbers that we know."""
 
 from pathlib import Path
 
@@ -111,7 +111,7 @@ def test_movielens_has_2811_rated_films_of_one_genre():
 def test_mtg_has_10544_items_of_one_colour():
     decks = io.read_interactions(data("mtg/mtg_csr.npz"))
     assert decks.X.shape == (385_215, 17_192)
-    # 12,003,097 are stored, 26 of them zeros
+    # The file stores 12,003,097 entries, 26 of which are zero.
     assert decks.X.nnz == 12_003_097 - 26
     assert decks.X.data.max() == 255
     table = data("mtg/cards.csv")
@@ -160,7 +160,8 @@ def test_glove_words_come_with_their_vectors():
 
 
 def test_positions_never_meet_the_ids_of_a_catalogue(movies):
-    # The rows of a model without ids. No row has the number 9, and the files do not name row 0.
+    # These are the row numbers of a model without ids. The files name an item 9, which is no row
+    # number, and they do not name row 0.
     numbers = np.arange(5)
     pairs = movies.with_name("pairs.txt")
     pairs.write_text("1\t2\t5\n2\t9\t1\n2\t3\t1\n")
@@ -175,9 +176,10 @@ def test_positions_never_meet_the_ids_of_a_catalogue(movies):
     ):
         with pytest.raises(FastcosFormatError, match=r"must name rows by their numbers, 0 to 4,"):
             read(numbers)
-        read(numbers[[1, 0, 2, 3, 4]])  # ids that differ from the row numbers are accepted
+        read(numbers[[1, 0, 2, 3, 4]])  # Ids that differ from the row numbers are accepted.
     counts.write_text("movieId,count\n" + "".join(f"{one},1\n" for one in range(9)))
-    assert io.read_popularity(counts, numbers).n_unknown == 4  # the file names four more
+    # The file names four ids that have no row.
+    assert io.read_popularity(counts, numbers).n_unknown == 4
 
 
 @pytest.mark.parametrize("line", ["9\t2\t1", "2\t9\t1"])
@@ -191,7 +193,7 @@ def test_pairs_of_unknown_row_numbers_are_refused_in_either_column(tmp_path, lin
 def test_read_pairs_keeps_the_pairs_of_known_items(tmp_path):
     path = tmp_path / "pairs.txt"
     path.write_text("Tiger\tcat\t7.35\ncat\tdog\t6\nunicorn\tcat\t3\ndog\ttiger\t1.5\n")
-    pairs = io.read_pairs(path, ["cat", "tiger", "dog"])  # Tiger is also looked up as tiger
+    pairs = io.read_pairs(path, ["cat", "tiger", "dog"])  # "Tiger" is also looked up in lower case
     assert pairs.pairs.tolist() == [[1, 0], [0, 2], [2, 1]]
     assert pairs.ratings.tolist() == [7.35, 6, 1.5]
     assert pairs.n_unknown == 1

@@ -1,7 +1,7 @@
-"""One table in every format, by several writers: one answer, or one error that names the column.
+"""In every format and by every writer, a table gives the same answer, or an error with the column.
 
-Random tables are made of columns whose right reading is known because of how they are made, so that
-the expected answer shares no code with the readers. To try another number of tables::
+The tests build random tables from columns whose correct contents are known, so the expected answer
+shares no code with the readers. To also run the slow tests, which read more tables::
 
     pytest -n 0 tests/io/test_same_table.py -m "slow or not slow"
 """
@@ -25,11 +25,11 @@ AWKWARD = [
     'say "hi"', "two\nlines", "x\r\ny", "naïve", "日本", "🦆", "[1, 2", "=1+1", "'", "a::b", "#c",
     "\\N", "0x1F", "+7", "x" * 490,
 ]  # fmt: skip
-REFUSED = "refused"  # in place of expected ids or numbers
+REFUSED = "refused"  # stands in place of expected ids or numbers
 
 
 class Made:
-    """A column: its name, the type that writers give it, its cells, and what readers must find."""
+    """A column: its name, its type for writers, its cells, and what readers must return."""
 
     def __init__(self, name, kind, cells, expected):
         self.name, self.kind, self.cells, self.expected = name, kind, cells, expected
@@ -47,20 +47,20 @@ def distinct(rng, n, low=0, high=10_000):
 
 
 def words(rng, n):
-    """Texts that are not all numbers."""
+    """Return n different texts, of which at least one is not a number."""
     first = f"w{rng.integers(99)}"
     return [first, *(f"{AWKWARD[j % len(AWKWARD)]}{'' if j < len(AWKWARD) else j}"
                      for j in distinct(rng, n - 1, 0, max(n, 60)))]  # fmt: skip
 
 
 def with_one(rng, cells, odd):
-    """The cells, one of which is odd: the first, the last or any other one."""
+    """Replace the first, the last or another cell with `odd`."""
     place = int(rng.choice([0, len(cells) - 1, rng.integers(len(cells))]))
     return [*cells[:place], odd, *cells[place + 1 :]]
 
 
 def make_ids(rng, n):
-    """A column of ids under a name that says so, or the only column of texts, or none."""
+    """Return a column of ids with a name that says so, or the only column of texts, or None."""
     name = str(rng.choice(["id", "item_id", "movieId", "Item ID", "ISBN"]))
     numbers = distinct(rng, n)
     padded = [f"{one:05}" for one in numbers[:-1]] + ["7"]
@@ -121,7 +121,7 @@ def make_lists(rng, n):
 
 
 def make_numbers(rng, n):
-    """Two columns of numbers or more, one of which may be broken."""
+    """Return at least two columns of numbers, one of which may be broken."""
     width = int(rng.integers(2, 5))
     names = [*"xyzt"[:width]] if rng.random() < 0.5 else [str(j) for j in range(width)]
     tables = []
@@ -160,7 +160,7 @@ def make_numbers(rng, n):
 
 
 def make_table(seed):
-    """Columns, and what all readers must find: ids and rows, or the name of a refused column."""
+    """Return columns, and what readers must return: ids and rows, or the refused column's name."""
     rng = np.random.default_rng([57, seed])
     n = int(rng.choice([1, 2, 3, 5, 5, 700]))
     ids = make_ids(rng, n)
@@ -170,7 +170,7 @@ def make_table(seed):
     if ids is not None and ids.name != "title":
         notes = [f"of {word}" for word in words(rng, n)]
         choices = [Made("note", "text", with_one(rng, notes, None) if n > 1 else notes, None)]
-        if not has_lists and n > 1:  # it could be a broken column of numbers
+        if not has_lists and n > 1:  # "mixed" could be a broken column of numbers
             choices.append(Made("mixed", "text", with_one(rng, notes, "5"), REFUSED))
         if has_lists:
             choices += [
@@ -185,11 +185,12 @@ def make_table(seed):
         extras = [one for one in choices if rng.random() < 0.3]
     roles = [*([ids] if ids else []), *vectors, *extras]
     refused = [one.name for one in roles if one.expected is REFUSED]
-    if refused:  # a blank column may be refused instead
+    if refused:  # Readers may refuse a blank column instead.
         refused += [one.name for one in extras if one.cells == [None] * n]
     columns = [*([ids] if ids else []), *vectors, *extras]
     columns = [columns[place] for place in rng.permutation(len(columns))]
-    if not has_lists and vectors[0].name == "0":  # names that count the columns, in their order
+    # Columns that are named 0, 1, 2, ... must stay in order.
+    if not has_lists and vectors[0].name == "0":
         in_order = iter(vectors)
         columns = [next(in_order) if one in vectors else one for one in columns]
     if refused:
@@ -204,7 +205,8 @@ def make_table(seed):
 
 # --- writers ---
 
-TYPED_ONLY = {"time", "timestamp", "duration", "bytes"}  # writers spell these differently in text
+# In text formats, each writer spells these types differently.
+TYPED_ONLY = {"time", "timestamp", "duration", "bytes"}
 PANDAS = {"int": "int64", "uint": "uint64", "float": "float64", "float32": "float32",
           "nullable": "Int64", "category": "category"}  # fmt: skip
 
@@ -293,7 +295,7 @@ def frame_jsonl(path, columns):
 
 
 def lacks(*kinds):
-    """Whether a writer can write columns of none of these kinds."""
+    """Return a function: can a writer that lacks these types write these columns?"""
     return lambda columns: not {one.kind for one in columns} & {*kinds}
 
 

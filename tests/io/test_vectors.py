@@ -1,4 +1,4 @@
-"""Files of vectors and models as other libraries write them, whole and damaged."""
+"""Files of vectors and models by other libraries are read whole; damaged files are refused."""
 
 import contextlib
 import csv
@@ -52,7 +52,7 @@ def test_text_vectors_with_and_without_a_first_line(tmp_path):
 
 def test_text_vectors_allow_spaces_in_words(tmp_path):
     (tmp_path / "v.txt").write_text("a 1 2 3\n. . . 4 5 6\n")
-    # the first line gives the width
+    # The first line has a one-word id, so it shows the number of columns.
     assert read_vectors(tmp_path / "v.txt").ids.tolist() == ["a", ". . ."]
 
 
@@ -131,12 +131,12 @@ def test_vectors_in_safetensors(tmp_path):
 
 
 def documents(embedding):
-    """The table of a search over texts: ids, texts that repeat, and vectors."""
+    """Return the table of a search over texts: ids, vectors, and texts of which two are equal."""
     return {"id": [7, 5, 6], "text": ["one", "one", "two"], "embedding": embedding}
 
 
 def write_table(path, columns):
-    """The columns as a file of the suffix of path."""
+    """Write the columns to a file, in the format that the suffix of its path names."""
     if path.suffix == ".jsonl":
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         path.write_text("\n".join(map(json.dumps, rows)) + "\n")
@@ -262,7 +262,7 @@ def test_small_floats_in_safetensors(tmp_path):
 
 @pytest.mark.long
 def test_npz_of_many_bombs_is_refused(tmp_path):
-    """Each array expands to less than is allowed, all of them to more."""
+    """Each array alone expands to less than the limit, but both together exceed it."""
     with zipfile.ZipFile(tmp_path / "v.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("a", "b"):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -283,7 +283,7 @@ def test_vectors_of_an_export_keep_their_ids(tmp_path):
 
 
 def trained(kind, n=30, p=20, d=4):
-    """Factors with the columns that implicit appends; an item and a user are unused."""
+    """Return factors with the columns that implicit appends; one item and one user are unused."""
     rng = np.random.default_rng(1)
     users, items = rng.standard_normal((n, d)), rng.standard_normal((p, d))
     bias, ones = rng.standard_normal((max(n, p), 1)), np.ones((max(n, p), 1))
@@ -309,7 +309,7 @@ def test_read_factors_strips_biases_of_implicit(tmp_path, kind, note):
     np.testing.assert_array_equal(factors.items, items[:, :4])
     np.testing.assert_array_equal(factors.users, users[:, :4])
     assert (not factors.notes) if not note else note in factors.notes[0]
-    # predictions change by the biases only
+    # Only the biases change the predictions.
     if kind == "bpr":
         difference = users @ items.T - factors.users @ factors.items.T
         np.testing.assert_allclose(difference, np.tile(items[:, 4], (30, 1)), atol=1e-5)
@@ -323,7 +323,7 @@ def test_read_factors_strips_biases_of_two_files(tmp_path):
         factors = read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
     assert factors.items.shape == (20, 4)
     assert factors.scoring_embeddings().items.shape == (20, 5)
-    # only the users' ones show that the last column is a bias
+    # Only the users' last column, which is constant, shows that the items' last column is a bias.
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
     logistic, users = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)
@@ -365,7 +365,7 @@ def test_binary_vectors_of_one_letter_and_no_line_end_are_the_smallest(tmp_path)
 
 
 def test_strip_biases_leaves_at_least_one_column():
-    """One factor and a bias are the narrowest model of BPR."""
+    """The narrowest model of BPR has one factor and a bias."""
     factor, bias, ones = np.full((4, 1), 0.5), np.full((4, 1), 0.25), np.ones((4, 1))
     items, users, (note,) = strip_biases(np.hstack([factor, bias]), np.hstack([2 * factor, ones]))
     np.testing.assert_array_equal(items, factor)
@@ -468,7 +468,7 @@ def test_npz_with_a_hidden_array_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     entry = content.index(b"PK\x01\x02")
     after = content.index(b"PK\x01\x02", entry + 1)
-    # the first entry takes the second for its comment
+    # The comment of the first entry now covers the second entry.
     content[entry + 32 : entry + 34] = (content.index(b"PK\x05\x06") - after).to_bytes(2, "little")
     path.write_bytes(content)
     with pytest.raises(FastcosFormatError, match="directory declares 2 arrays, got 1"):

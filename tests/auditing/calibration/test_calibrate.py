@@ -1,4 +1,4 @@
-"""Calibration: counts, thresholds, p-values, intervals, files; against plain NumPy and loops."""
+"""Counts, thresholds, p-values, intervals and files of calibrations, against NumPy and loops."""
 
 import json
 
@@ -20,7 +20,7 @@ def unit(rows):
 
 
 def cosines(items, queries=None):
-    """Cosines of all pairs; of different rows where there are no queries."""
+    """Return the cosines of all pairs of a query and an item, or of two different items."""
     if queries is not None:
         return np.clip(unit(queries) @ unit(items).T, -1, 1).ravel()
     scores = np.clip(unit(items) @ unit(items).T, -1, 1)
@@ -61,7 +61,7 @@ def test_counts_of_queries_equal_brute_force(rows):
 
 
 def test_counts_are_exact_for_ties_on_edges():
-    # cosines of these are 0 and 1 and -1 exactly, on edges of bins
+    # The cosine of two of these items is exactly 0, 1 or -1, which are edges of bins.
     items = np.repeat(np.vstack([np.eye(3), -np.eye(3)]), 2, axis=0)
     calibration = calibrate(items)
     used = np.flatnonzero(calibration.counts)
@@ -145,7 +145,7 @@ def test_tail_recovers_a_generalized_pareto(shape):
     assert tail.n_pairs >= 1000
     assert tail.shape == pytest.approx(shape, abs=0.15)
     assert tail.distance < 0.05
-    # an excess over a later start has a scale that grows with it
+    # In the tail model, the scale of the excesses over a start grows with the start.
     assert tail.scale == pytest.approx(0.02 + shape * (tail.start - 0.5), rel=0.15)
 
 
@@ -165,7 +165,7 @@ def test_independent_pairs_are_those_of_a_bootstrap_of_rows():
     rates = np.einsum("ri,ij,rj->r", weights, above.astype(float), weights, optimize=True)
     literal = rates.mean() ** 2 / rates.var()
     assert calibration.independent[1] == pytest.approx(literal, rel=0.15)
-    # clusters: far fewer than the pairs themselves
+    # In clustered rows, the number of independent pairs is far lower than the number of pairs.
     assert calibration.independent[1] < above.sum() / 2 / 3
 
 
@@ -178,7 +178,7 @@ def test_rate_interval_holds_in_new_samples():
         calibration = calibrate(first)
         low, high = calibration.rate_interval(0.02, confidence=0.9, held_out=True)
         inside += low <= (cosines(second) >= calibration.threshold(0.02)).mean() <= high
-    # at least 54 expected; fewer than 46 in one of a thousand such tests
+    # At least 54 hits are expected; only one in a thousand such tests has fewer than 46.
     assert inside >= 46
 
 
@@ -211,7 +211,7 @@ def test_false_discovery_rate_equals_a_loop_over_all_pairs(rows):
         expected[order[rank - 1]] = least
     adjusted = calibration.false_discovery_rate(everything, n_items=300)
     np.testing.assert_allclose(adjusted.ravel(), expected, rtol=1e-12)
-    # the best of each list alone: the tests that are left out only raise the rate
+    # Given only the best 20 scores of each list, the estimate may rise but not fall.
     few = calibration.false_discovery_rate(everything[:, :20], n_items=300)
     assert (few >= adjusted[:, :20] * (1 - 1e-12)).all()
 
@@ -348,12 +348,13 @@ def test_no_threshold_is_rounded_to_1():
 
 def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     rows = np.random.default_rng(0).standard_normal((400, 8))
-    rows[:40] = rows[0]  # 40 x 39 of 400 x 399 pairs have the largest score: 0.98 %
+    # The largest score is shared by 40 x 39 of the 400 x 399 ordered pairs, that is by 0.98 %.
+    rows[:40] = rows[0]
     calibration = calibrate(rows, fpr=1e-4)
     cells = {row[0]: row[1:] for row in calibration.thresholds().tables[0].rows}
     assert all(cells[rate][0] == "not reachable" for rate in ("0.001", "0.0001", "1e-05"))
     assert float(cells["0.1"][0]) < 1
-    # one that is reached does not look like 1
+    # A threshold just below 1 that can be reached is not printed as 1.
     near = rows[40:] * 0.01
     near[:, 0] = 1
     near = {row[0]: row[1] for row in calibrate(near).thresholds().tables[0].rows}
@@ -365,7 +366,7 @@ def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     calibration.save(tmp_path / "calibration.json")
     assert (
         Calibration.load(tmp_path).verdict == calibration.verdict
-    )  # the folder of fastcos calibrate
+    )  # The folder that `fastcos calibrate` writes.
     assert "e+0" not in repr(calibrate(np.repeat(rows[39:], 30, axis=0), fpr=0.5, sample=300))
 
 

@@ -1,4 +1,4 @@
-"""The script of the promised rates runs, and names what it observed."""
+"""The script that checks the promised rates runs, and prints the rates that it observed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Labelled pairs: error rates by counting, probabilities by their definitions."""
+"""Tests of labelled pairs: error rates against counts, probabilities against their definitions."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_probabilities_ascend_and_average_to_the_share(method):
     assert (np.diff(p) >= 0).all()
     assert p.min() >= 0
     assert p.max() <= 1
-    # both methods leave the mean of the labelled pairs as it is, Platt's targets nearly
+    # Both methods preserve the mean of the labels, Platt's method only approximately.
     assert calibration.probability(scores).mean() == pytest.approx(relevant.mean(), abs=0.01)
     assert calibration.probability([[-np.inf]]).tolist() == [[0.0]]
 

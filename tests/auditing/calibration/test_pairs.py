@@ -1,4 +1,4 @@
-"""Pairs next to a threshold, and scores of given pairs, against plain NumPy."""
+"""Tests of pairs next to a threshold, and of the scores of given pairs, against plain NumPy."""
 
 import tracemalloc
 
@@ -59,5 +59,6 @@ def test_blocks_of_pairs_fit_working_memory(monkeypatch, call):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # copies of the rows, and the bins; a block of 128 queries took 12 MiB
+    # The limit allows for copies of the rows and for the bins. (Blocks of 128 queries once took 12
+    # MiB.)
     assert peak < 2**20 + 8 * rows.nbytes + 6 * 8 * 2**16

@@ -1,4 +1,4 @@
-"""The range of a threshold over rescalings: against enumeration, random D, and the bound."""
+"""The range of a threshold over rescalings, against enumeration, random D and the bound."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def threshold_of(rows, rate):
 
 
 def every_diagonal(condition, d, steps):
-    """All D of the condition on a grid of logarithms, up to scale."""
+    """Yield every D of this condition whose logarithms lie on a grid, up to a common scale."""
     line = np.linspace(0, np.log(condition), steps)
     for fixed in range(d):
         for rest in np.stack(np.meshgrid(*[line] * (d - 1)), -1).reshape(-1, d - 1):
@@ -27,7 +27,8 @@ def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     rows = np.random.default_rng(seed).standard_normal((6, d))
     bounds = threshold_range(rows, 0.2, condition=2.0)
     seen = [threshold_of(rows / D, 0.2) for D in every_diagonal(2.0, d, steps)]
-    # a grid misses the extremes by about its step, and a search may not exceed them
+    # The grid misses the extremes by about one step, and the search must not go beyond the
+    # extremes.
     assert bounds.low == pytest.approx(min(seen), abs=0.02)
     assert bounds.high == pytest.approx(max(seen), abs=0.02)
     assert bounds.low <= min(seen) + 1e-3
@@ -90,7 +91,7 @@ def test_rates_bound_what_a_linear_map_does():
         X = rows @ G
         X /= np.linalg.norm(X, axis=1)[:, None]
         rate = ((X @ X.T)[np.triu_indices(80, 1)] >= 0.7).mean()
-        # a p-value is that of the bin's lower edge
+        # The calibration counts whole bins of scores, so the rates may differ by 1e-3.
         assert low - 1e-3 <= rate <= high + 1e-3
 
 

@@ -1,4 +1,4 @@
-"""Calibrations of few or clustered rows: intervals hold, or the call refuses or notes."""
+"""Calibrations of few or clustered rows: the intervals hold, or the call adds a note or refuses."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from fastcos import calibrate
 
 
 def true_rate(cosine, d):
-    """Probability that two normal rows of d columns have this cosine or more."""
+    """Return the probability that two normal rows of d columns have at least this cosine."""
     half = 0.5 * betainc((d - 1) / 2, 0.5, 1 - cosine**2)
     return half if cosine >= 0 else 1 - half
 
@@ -38,7 +38,7 @@ def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n, n_seeds):
 
 @pytest.mark.slow
 def test_thresholds_of_few_rows_have_their_rates():
-    """870 ordered pairs, of which the tail model must not hold all: notes do not excuse it."""
+    """The tail model must not cover all 870 ordered pairs, even if a note mentions it."""
     rates = []
     for seed in range(40):
         calibration = calibrate(np.random.default_rng(seed).standard_normal((30, 8)))
@@ -56,7 +56,7 @@ def test_verdict_of_few_rows_names_no_interval():
 
 
 def mixture(rng, n, share):
-    """Normal rows, a share of which is one tight cluster."""
+    """Return normal rows, a share of which belongs to one tight cluster."""
     rows = rng.standard_normal((n, 32))
     inside = rng.random(n) < share
     centre = np.random.default_rng(99).standard_normal(32) * 2
