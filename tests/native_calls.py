@@ -1,8 +1,8 @@
-"""Digests of the results of a table of calls: python -m tests.native_calls prints them as JSON.
+"""Digests of the results of many calls, which `python -m tests.native_calls` prints as JSON.
 
-Compiled kernels, native ones of every tier and interpreted ones must give the same bits. Where
-kernels are interpreted, calls of much work are left out, those of vector instructions, and
-products: there every multiplication is rounded before the addition.
+Compiled kernels, native kernels of every tier and interpreted kernels must give the same bits. If
+kernels are interpreted, calls that take long, need vector instructions or compute products are left
+out. (Interpreted products round every multiplication before the addition.)
 """
 
 import functools
@@ -25,14 +25,14 @@ DTYPES = ("float32", "float64")
 
 
 def dense(dtype, n, d):
-    """Rows of a normal distribution, the last two equal."""
+    """Return normally distributed rows, of which the first and the last two are equal."""
     rows = np.random.default_rng(n).standard_normal((n, d)).astype(dtype)
     rows[-2:] = rows[0]
     return rows
 
 
 def sparse(dtype, n, m, values):
-    """Sparse rows of ones, of whole numbers from 1 to 3, or of other numbers."""
+    """Return sparse rows of ones, of whole numbers from 1 to 3, or of other numbers."""
     X = sp.random_array((n, m), density=0.1, format="csr", rng=n)
     whole = np.arange(X.nnz) % 3 + 1
     X.data = {"ones": np.ones(X.nnz), "whole": whole, "others": X.data}[values].astype(dtype)
@@ -40,7 +40,7 @@ def sparse(dtype, n, m, values):
 
 
 def saved(items, queries):
-    """Results of an index, of the same from a file, and of one query."""
+    """Return results of an index, of the same index from a file, and of one query."""
     index = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
@@ -62,7 +62,7 @@ def residuals(X):
 
 
 def small_calls():
-    """Yield name and call; each also runs where kernels are interpreted."""
+    """Yield a name and a call for each result that interpreted kernels can compute as well."""
     for dtype, measure in itertools.product(DTYPES, MEASURES):
         items, queries = dense(dtype, 500, 20), dense(dtype, 16, 20)
         pairs = sp.csr_array((np.ones(16), (np.arange(16), 30 * np.arange(16))), shape=(16, 500))
@@ -78,7 +78,10 @@ def small_calls():
 
 
 def large_calls():
-    """Yield name and call; interpreted, these would take hours, cannot run or round differently."""
+    """Yield a name and a call for each result that only compiled kernels compute.
+
+    Interpreted, these calls would take hours, could not run, or would round differently.
+    """
     for dtype, measure in itertools.product(DTYPES, MEASURES):
         items = dense(dtype, 3_000, 70)
         name = f"{dtype} {measure} large"
@@ -109,7 +112,7 @@ def large_calls():
 
 
 def parts(result):
-    """Yield the arrays of a result."""
+    """Yield the arrays that a result contains."""
     if isinstance(result, np.ndarray):
         yield result
     elif sp.issparse(result):
@@ -122,7 +125,7 @@ def parts(result):
 
 
 def digest(result):
-    """Digest of the arrays of a result, with their types and shapes."""
+    """Return a digest of the arrays of a result, including their types and shapes."""
     content = hashlib.sha256()
     for array in parts(result):
         assert array.dtype != object

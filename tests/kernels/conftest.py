@@ -1,4 +1,4 @@
-"""A separate package of two kernels; tests of vector IR are skipped without compilation."""
+"""Fixture of a small separate package; tests of vector IR are skipped if nothing is compiled."""
 
 import numba
 import pytest
@@ -18,5 +18,5 @@ def pytest_runtest_call(item):
 
 @pytest.fixture
 def package(tmp_path):
-    """A separate package fastcos with two kernels; returns its folder."""
+    """Write a separate package fastcos with two kernels; return its folder."""
     return written_package(tmp_path)

@@ -1,4 +1,4 @@
-"""Read-only arrays, as validation passes them to kernels: other types compile again."""
+"""Kernels get read-only arrays, as from the validation; other types would compile again."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from fastcos.validation import read_only
 
 
 def frozen_rows(array: Any) -> Any:
-    """The record that kernels read in place of an array of rows."""
+    """Return the record that kernels read in place of an array of rows."""
     return rows_of(read_only(array))
 
 
 def frozen(*arrays: Any) -> list[Any]:
-    """Read-only views of arrays; other arguments are returned unchanged."""
+    """Return read-only views of arrays, and all other arguments unchanged."""
     return [read_only(a) if isinstance(a, np.ndarray) else a for a in arrays]

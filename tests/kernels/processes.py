@@ -1,4 +1,4 @@
-"""A package of two kernels, and processes that call them: for tests of what is kept on disk."""
+"""A package of two kernels, and processes that call them, for tests of the cache on disk."""
 
 import os
 import shutil
@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# on stderr of a process that compiles, tested with the native code
+# A process that compiles writes this line to stderr; tests/kernels/test_native.py tests it.
 ANNOUNCED = "fastcos: compiling kernels once, for up to 2 minutes; later processes load them\n"
 
-# code of the processes: a kernel that calls a kernel of another file
+# The code of the processes: one kernel calls a kernel in another file.
 CALLER = """
 from .callee import leaf
 from .jit import kernel
@@ -39,7 +39,7 @@ print(out[0], sum(twice._cache_hits.values()))
 
 
 def written_package(folder):
-    """Write a package fastcos with the two kernels into a folder; return where it is."""
+    """Write a package fastcos with the two kernels into a folder; return the package's path."""
     kernels = folder / "site" / "fastcos" / "kernels"
     kernels.mkdir(parents=True)
     (kernels.parent / "__init__.py").touch()
@@ -65,7 +65,7 @@ def process(site, cache, code=USE, **environment):
 
 
 def use(site, cache, code=USE, **environment):
-    """Run code in a new process; return its output as words, and its warnings."""
+    """Run code in a new process; return the words that it printed, and its warnings."""
     with process(site, cache, code, **environment) as running:
         printed, warned = running.communicate(timeout=60)
     assert running.returncode == 0, warned

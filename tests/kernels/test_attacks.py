@@ -1,4 +1,4 @@
-"""The attacks against their definitions; every success comes with valid weights."""
+"""The attacks agree with their definitions, and every successful attack returns valid weights."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def unit(v):
 
 
 def neighborhoods(seed, n, m=8, d=4):
-    """An item, other items by descending cosine, and a box."""
+    """Yield a generator, an item, other items by descending cosine, and the box's upper limit."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         x = unit(rng.standard_normal(d))
@@ -22,7 +22,7 @@ def neighborhoods(seed, n, m=8, d=4):
 
 
 def rank(x, units, edge, w):
-    """How many of the others are nearer to x than item edge at w, by more than the margin."""
+    """Return how many other items are nearer to x than item `edge` at w, by more than MARGIN."""
     values = np.array([cosine(x, y, w) for y in units])
     return int((np.delete(values, edge) > values[edge] + attacks.MARGIN).sum())
 
@@ -64,7 +64,7 @@ def test_is_lost_counts_nearer_items():
     assert lost > 500
 
 
-# compiles the function that attacked_radii, which the next test calls, has compiled into it
+# This test compiles a function that `attacked_radii`, called in the next test, contains already.
 @pytest.mark.slow
 def test_find_counterexample_returns_valid_weights():
     broken, missed = 0, 0
@@ -108,7 +108,7 @@ def test_attacked_radii_are_levels_with_counterexamples():
     zero = np.isnan(inner)
     assert set(inner[~zero]) <= {*levels, np.inf}
     assert np.isfinite(inner[~zero]).any()
-    # certified levels are not attacked
+    # Neighbours that are certified at a level are not attacked there.
     assert radii[12].min() >= 1.3
     for i in range(10, 20):
         for r in range(k):

@@ -1,4 +1,4 @@
-"""Certificates against linear programming, brute force and numerical search."""
+"""Certificates, compared with linear programming, brute force and a numerical search."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def unit(v):
 
 
 def triples(seed, n, largest=6):
-    """An item, a near neighbour, a competitor a little further away, and the box."""
+    """Yield a generator, an item, a near neighbour, a slightly farther competitor, and the box."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         d = int(rng.integers(2, largest + 1))
@@ -72,7 +72,7 @@ def test_refined_certificate_agrees_with_numerical_minimisation(n):
         assert least > 0 or not sure
         joint += sure
     assert min(passed, refused) > n // 8
-    # the cheap test certifies fewer, but some
+    # The cheap test certifies fewer neighbours, but not too few.
     assert passed // 4 < joint < passed
 
 

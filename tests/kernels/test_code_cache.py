@@ -1,4 +1,4 @@
-"""Compiled code on disk: used, never stale, never fatal, private."""
+"""Compiled code on disk is used, never outdated, never fatal, and private to its user."""
 
 import compileall
 import errno
@@ -23,7 +23,7 @@ from tests.kernels.processes import ANNOUNCED, CALLEE, ROOT, USE, entries, proce
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
 
-def double(lo, hi, x):  # without a loop, so that it compiles in half the time
+def double(lo, hi, x):  # A function without a loop compiles in half the time.
     x[lo] = 2 * x[lo]
 
 
@@ -46,7 +46,7 @@ def nonuple(lo, hi, x):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache directory for this process."""
+    """Return an empty cache directory for this process."""
     monkeypatch.setattr(code_cache, "warned", set())
     code_cache.set_cache_directory(tmp_path / "cache")
     yield tmp_path / "cache"
@@ -54,7 +54,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def doubled(value=3.0):
-    """Result of a newly decorated kernel, and whether its code came from the cache."""
+    """Call a newly decorated kernel; return its result, and whether its code was in the cache."""
     fresh = kernel(double)
     x = np.array([value])
     fresh(0, 1, x)
@@ -81,7 +81,7 @@ def test_a_called_kernel_is_part_of_its_callers_code(cache):
         fresh(0, 1, x)
         assert (x[0], bool(sum(fresh._cache_hits.values()))) == (6.0, from_cache)
         assert names(cache) == ["triple", "~three_times"]
-    # the caller alone is loaded
+    # Only the caller is loaded, because it contains the code of the callee.
     next(file for file in entries(cache) if file.name.startswith("~")).unlink()
     kernel(triple.py_func)(0, 1, x)
     assert x[0] == 18.0
@@ -130,7 +130,7 @@ def test_second_process_loads_compiled_code(package, tmp_path):
     assert entries(tmp_path / "c") == files
 
 
-# a caller of a kernel that is in the cache
+# This kernel calls a kernel that is in the cache.
 NEW_CALLER = """
 from fastcos.kernels.callee import leaf
 from fastcos.kernels.jit import kernel
@@ -154,7 +154,7 @@ def test_loaded_code_is_linked_into_new_callers(package, tmp_path):
     assert use(package, tmp_path / "c", ALONE) == (["30.0", "1"], "")
 
 
-# a kernel that allocates and takes a minimum: its code calls Numba's runtime and its helpers
+# This kernel allocates memory and takes a minimum, so its code calls Numba's runtime and helpers.
 ALLOCATES = """
 import numpy as np
 from .jit import kernel
@@ -175,7 +175,7 @@ values = np.arange(3.0)
 reverse(0, 3, values)
 print(values[0], sum(reverse._cache_hits.values()), "numba.np.arraymath" in sys.modules)
 """
-# a signature that no process has compiled before
+# No process has compiled this signature before.
 COMPILE_ANOTHER = """
 values = np.arange(3, dtype=np.int8)
 reverse(0, 3, values)
@@ -192,7 +192,7 @@ def test_cached_code_runs_without_numbas_registries(package, tmp_path):
 
 
 def as_tier(tier):
-    """Variables of a process that generates code for a tier."""
+    """Return the environment variables of a process that generates code for a tier of CPUs."""
     return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), cpu.code_name(tier), strict=True))
 
 
@@ -218,7 +218,7 @@ def test_code_of_a_wider_tier_is_not_used(package, tmp_path):
 
 @pytest.mark.slow
 def test_second_process_adds_no_files(tmp_path):
-    # a closure over an object that differs in every process would be a new entry every time
+    # A closure over an object that differs in every process would add an entry for every process.
     code = """
 import numpy as np, scipy.sparse as sp
 from fastcos.linalg.csr import as_interactions
@@ -301,7 +301,7 @@ def test_code_that_is_not_used_for_long_is_removed(cache, monkeypatch):
     (old,) = entries(cache)
     sixty_one_days_ago = time.time() - 61 * 86400
     os.utime(old, (sixty_one_days_ago,) * 2)
-    assert doubled() == (6.0, True)  # a use dates the file
+    assert doubled() == (6.0, True)  # Using a file renews its date.
     assert time.time() - old.stat().st_mtime < 100
     os.utime(old, (sixty_one_days_ago,) * 2)
     code_cache._remove_unused.cache_clear()
@@ -315,7 +315,7 @@ def test_code_that_is_not_used_for_long_is_removed(cache, monkeypatch):
     assert len(entries(cache)) == 1
 
 
-# A process that stops while it holds the turn to compile a kernel.
+# This process stops while it holds the lock of the kernel that it compiles.
 STOP_WHILE_COMPILING = USE.replace(
     "out = ",
     """
@@ -506,7 +506,7 @@ def test_file_of_another_user_is_not_read(cache, monkeypatch):
     doubled()
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    if user == 0:  # files of root are trusted
+    if user == 0:  # root trusts its own files
         assert doubled() == (6.0, True)
         os.chown(entries(cache)[0], user + 2, -1)
     with pytest.warns(UserWarning, match="belongs to another user"):
@@ -654,7 +654,7 @@ def test_concurrent_processes_share_the_cache(package, tmp_path):
 
 @pytest.mark.slow
 def test_processes_that_start_together_compile_once(package, tmp_path):
-    # Compiling takes four seconds, so all processes have started before the first has finished.
+    # Compiling takes four seconds, so all processes start before the first one has compiled.
     slow = USE.replace("import numpy", "import time, numba, numpy", 1).replace(
         "out = ",
         """
@@ -768,9 +768,9 @@ def searches(tmp_path, before="", **environment):
     return done.stdout.split(), done.stderr
 
 
-# a user that the system does not list, as in a container with an arbitrary user id
+# The system does not list this user, as in a container with an arbitrary user id.
 NO_HOME = "import os, pwd; pwd.getpwuid = {}.__getitem__\n"
-# os.access and the file system refuse nothing to root, so the calls are replaced
+# Neither os.access nor the file system refuses anything to root, so this code replaces the calls.
 FORBIDDEN = """
 import errno, os
 def refuse(call):

@@ -1,4 +1,4 @@
-"""The transpose of CSR arrays in parts against SciPy."""
+"""The transposition of CSR arrays in parts, compared with SciPy."""
 
 import numpy as np
 import pytest

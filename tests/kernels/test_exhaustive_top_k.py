@@ -1,4 +1,4 @@
-"""Exhaustive search, merging of results, range filter and expansion of duplicates."""
+"""Exhaustive search, merging of results, filtering by a range, and expansion of duplicates."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from tests.kernels.inputs import frozen, frozen_rows
 
 
 def small_rows(n, seed):
-    """Small integers, so that scores tie and are exact."""
+    """Return rows of small integers, so that scores are exact and often tie."""
     return np.random.default_rng(seed).integers(-2, 3, (n, 4)).astype(np.float64)
 
 
@@ -26,7 +26,7 @@ def true_scores(metric_type, Q, B, offsets):
 
 
 def best(scores, columns, k):
-    """The k best by descending score, equal scores by lower column, padded."""
+    """Return the k best by descending score, then by lower column; missing ones are -inf and -1."""
     order = np.lexsort((columns, -scores))[:k]
     missing = k - len(order)
     return np.append(scores[order], [-np.inf] * missing), np.append(columns[order], [-1] * missing)
@@ -94,13 +94,14 @@ def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
         expected_scores, expected_columns = best(truth[i, some], some, k)
         np.testing.assert_array_equal(columns[r], expected_columns)
         np.testing.assert_allclose(scores[r], expected_scores, rtol=1e-15)
-    assert np.isnan(scores[[0, -1]]).all()  # rows of other blocks
+    assert np.isnan(scores[[0, -1]]).all()  # these rows belong to other blocks
     assert (columns[[0, -1]] == -7).all()
 
 
 def test_score_all_rows_compares_after_a_full_buffer():
     B = np.random.default_rng(0).random((200, 1))
-    # The buffer of 76 candidates is reduced to 3 once, and the best item may keep its place in it.
+    # The buffer holds 76 candidates and is once reduced to the 3 best; the best item may stay in
+    # its place.
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
     scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(
@@ -130,7 +131,7 @@ def test_merge_rows_merges_parts():
 
 def test_score_lists_scores_in_place_and_hides_nan():
     Q, B, random = small_rows(4, 1), small_rows(30, 2), np.random.default_rng(3)
-    B[7] = np.nan  # as of a damaged file
+    B[7] = np.nan  # A damaged file may contain NaN.
     starts = np.cumsum([0, 6, 0, 9, 5])
     columns = np.concatenate([random.permutation(30)[:count] for count in np.diff(starts)])
     columns[8], columns[9] = 7, 11
@@ -162,13 +163,13 @@ def test_keep_above_drops_low_candidates():
         found = slice(starts[i], starts[i] + len(some))
         np.testing.assert_array_equal(columns[found], some)
         np.testing.assert_array_equal(scores[found], truth[i, some])
-    assert kept[0] == counts[0]  # of another block
+    assert kept[0] == counts[0]  # this row belongs to another block
     np.testing.assert_array_equal(columns[: starts[1]], given[: starts[1]])
 
 
 def test_expand_copies_lists_duplicates():
     members = np.array([0, 4, 7, 1, 2, 9, 3, 5, 6, 8, *range(10, 40)])
-    starts = np.array([0, 3, 6, 7, 10, 40])  # groups of 3, 3, 1, 3 and 30
+    starts = np.array([0, 3, 6, 7, 10, 40])  # The groups have 3, 3, 1, 3 and 30 members.
     item_groups = np.empty(40, np.int64)
     for group, (first, last) in enumerate(itertools.pairwise(starts)):
         item_groups[members[first:last]] = group

@@ -1,4 +1,4 @@
-"""Intervals of cosines against brute force, with outputs filled with sentinels."""
+"""Intervals of cosines, compared with brute force; kernels must not write outside their rows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Inverted lists against NumPy, with outputs filled with sentinels."""
+"""Inverted lists, compared with NumPy; kernels must not write outside their rows."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_add_lists_accumulates_every_layout(kind):
     indptr, items, item_values = lists(rng)
     columns = frozen(rng.permutation(np.repeat(np.arange(len(LENGTHS)), 3)).astype(np.int32))
     values = frozen(rng.integers(-300, 300, len(columns)).astype(np.int16))
-    # value of every entry of a list
+    # The value of each entry of a list.
     entry = np.ones(len(items), np.int64) if "ones" in kind else item_values.astype(np.int64)
     dtype, narrow = np.int32, frozen(items.astype(np.uint16))
     queries, of_items, stored_values = values, narrow, frozen(item_values)

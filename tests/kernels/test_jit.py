@@ -1,4 +1,4 @@
-"""The parallel loop runs the compiled kernels of the pool, with arguments of every type."""
+"""The parallel loop calls the compiled kernels of the pool, with arguments of every type."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class Weights(NamedTuple):
 
 @kernel
 def weigh(lo, hi, weights, offsets, first, shifted, out):
-    """Take a named tuple, a tuple in a tuple, a number and a flag."""
+    """A kernel whose arguments are a named tuple, a nested tuple, a number and a flag."""
     (low, high), empty = offsets
     for i in range(lo, hi):
         out[i] = weights.rows[i] * weights.scale + low[i] - high[i] + first + len(empty)
@@ -49,7 +49,7 @@ def driven(rows_kernel, *arguments):
     return out
 
 
-# Each combination of types compiles a loop: one in the default tests, with that of two kernels.
+# Each combination of types compiles its own loop, so the default tests contain only one of them.
 @pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 @pytest.mark.parametrize("shifted", [False, True])
 def test_prange_driver_passes_arguments_of_every_type(dtype, shifted):

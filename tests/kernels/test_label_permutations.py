@@ -1,4 +1,4 @@
-"""Statistics of permuted labels, against loops over pairs."""
+"""Statistics of permuted labels, compared with loops over pairs."""
 
 import numpy as np
 

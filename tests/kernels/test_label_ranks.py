@@ -1,4 +1,4 @@
-"""Ranks of same-label columns, item-based and user-based votes."""
+"""Ranks of the columns with the same label, and the votes of items and of users."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from tests.kernels.inputs import frozen
 
 
 def score_table(seed, n, m, levels):
-    """Scores with many ties where levels is small."""
+    """Return scores, of which many tie if there are few levels."""
     return np.random.default_rng(seed).integers(0, levels, (n, m)).astype(np.float64)
 
 
 def by_loops(line, own, codes, k):
-    """AUC, average precision at R and vote, from the definition; equal scores by lower column."""
+    """Return AUC, average precision at R and vote by definition; ties go to the lower column."""
     others = [j for j in range(len(line)) if j != own]
     ranked = sorted(others, key=lambda j: (-line[j], j))
     same = [j for j in others if codes[j] == codes[own]]

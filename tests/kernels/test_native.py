@@ -1,4 +1,4 @@
-"""Native libraries: the results of Numba's code, never stale, never for another CPU or setting."""
+"""Native libraries give Numba's results, and are never used if outdated or unsuitable."""
 
 import json
 import os
@@ -100,7 +100,7 @@ RESULT = [0.0, 11.5, 19.5, 27.5, 35.5, 2, 1, 1, 0, 0]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A package fastcos with three kernels, and libraries of them for one tier."""
+    """Build a package fastcos with three kernels, and native libraries of them for one tier."""
     site = tmp_path_factory.mktemp("native")
     kernels = site / "fastcos" / "kernels"
     kernels.mkdir(parents=True)
@@ -116,18 +116,18 @@ def built(tmp_path_factory):
     printed, error = process(site, code)
     assert not error, error
     assert "3 signatures of 3 kernels" in printed
-    assert "2 of 2, " in printed  # a line of progress for each job
+    assert "2 of 2, " in printed  # There is one line of progress per job.
     return site
 
 
 @pytest.fixture
 def package(built, tmp_path):
-    """A copy of the package, to be changed."""
+    """Return a copy of the package that a test may change."""
     return Path(shutil.copytree(built, tmp_path / "site"))
 
 
 def run(site, code, *, folder=None, flags=(), **environment):
-    """Run code in a new process."""
+    """Run code in a new process; return the finished process."""
     return subprocess.run(
         [sys.executable, "-B", *flags, "-c", code],
         capture_output=True,
@@ -151,7 +151,7 @@ def process(site, code=USE, **settings):
 
 
 def used(site, **environment):
-    """Results of the operations, and whether Numba was imported."""
+    """Return the results of the operations, and whether Numba was imported."""
     printed, error = process(site, **environment)
     assert not error, error
     return json.loads(printed)
@@ -186,7 +186,7 @@ def test_library_of_other_sources_is_not_used(package):
 def test_library_for_another_cpu_is_not_used(package):
     library = package / "fastcos" / "kernels" / f"{TIER}.so"
     library.unlink()
-    # instructions of the Xeon Phi of 2017 only
+    # Only the Xeon Phi of 2017 has these instructions.
     code = f"""
 from pathlib import Path
 from fastcos.kernels import build, code_cache

@@ -9,7 +9,7 @@ from fastcos.kernels import normal_cdf, records
 def test_log_cdf_equals_scipy(ends):
     z = np.linspace(*ends, 501)
     ours = np.array([normal_cdf.log_cdf(value) for value in z])
-    # the tail loses z² roundings of z, and at last the range of float64
+    # In the tail, the relative error grows with z², until the values leave the range of float64.
     np.testing.assert_allclose(ours, log_ndtr(z), rtol=2e-12, atol=1e-300)
     assert (np.diff(ours) >= 0).all()
 

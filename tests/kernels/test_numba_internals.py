@@ -1,6 +1,6 @@
-"""The same results with a release of Numba that lacks a private name, which fastcos uses.
+"""fastcos gives the same results if Numba lacks one of the private names that fastcos uses.
 
-Each process renames one name within Numba, in all of its modules, before it imports fastcos.
+Before it imports fastcos, each process renames one such name in all modules of Numba.
 """
 
 import gc
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is com
 
 
 def rename(old, new):
-    """Call a function, class, attribute or global variable by another name everywhere in Numba."""
+    """Rename a function, class, attribute or global variable everywhere in Numba."""
     visited = set()
 
     def renamed_code(code):
@@ -69,7 +69,7 @@ def rename(old, new):
                 fields[new] = fields.pop(old)
 
 
-# names that a later release of Numba may lack, by group of kernels/numba_internals.py
+# Private names that a later release of Numba may lack, in the groups of kernels/numba_internals.py.
 NAMES = {
     "cache": [
         "_cache", "_reduce", "_rebuild", "has_dynamic_globals", "magic_tuple", "dumps", "rtsys",
@@ -83,7 +83,7 @@ NAMES = {
     "entries": ["entry_point"],
 }  # fmt: skip
 CASES = [
-    # one representative in the default tests
+    # The default tests contain only one representative of these cases.
     pytest.param(group, name, marks=[] if name == "_finalized" else pytest.mark.slow)
     for group, names in NAMES.items()
     for name in names
@@ -147,7 +147,7 @@ print(hashlib.sha256(norms.tobytes()).hexdigest())
 
 @pytest.mark.slow
 def test_vector_operations_take_llvm_s_own_pointers(tmp_path):
-    # llvmlite will give up types of pointers; with this variable it writes none
+    # A later llvmlite will not support typed pointers; with this variable, it already writes none.
     digests = []
     for typed in ("1", "0"):
         variables = {

@@ -45,7 +45,7 @@ def test_rotate_row_keeps_inner_products(depth):
     after = rotated(before)
     assert not after[:, max(depth, 16) :].any()
     exact, kept = (M.astype(float) @ M.astype(float).T for M in (before, after))
-    # a third of what SLACK allows
+    # The error is at most a third of what SLACK allows.
     assert np.abs(kept - exact).max() <= float(packing.SLACK) / 3 * np.diag(exact).max()
 
 
@@ -53,7 +53,7 @@ def test_rotate_row_keeps_inner_products(depth):
 def test_rotate_row_distributes_a_coordinate(depth):
     one_hot = np.zeros((2, depth), np.float32)
     one_hot[0, 7] = one_hot[1, -1] = 1
-    # 1 / sqrt(128) by one transform; the second adds such numbers with random signs
+    # One transform yields ±1 / sqrt(128); a second transform adds such numbers with random signs.
     assert np.abs(rotated(one_hot)).max() <= (1 if depth == 128 else 4) * 128**-0.5 * 1.000001
 
 
@@ -78,11 +78,14 @@ def quantise_query(isa, x, codes, measured):
 
 
 def queries_near_the_limits():
-    """Rows of 48 columns: random ones, with one large number, with equal ones, tiny ones, zeros."""
+    """Return rows of 48 columns near the limits of codes.
+
+    Some rows are random, and others have one large number, equal numbers, tiny numbers or zeros.
+    """
     X = some_rows(300, 48)
     X[1::6] *= np.random.default_rng(2).integers(0, 2, (50, 48))
     X[2::6, 5] = 10.0
-    # three of the four numbers of a group are rounded up by 0.4, one is rounded down by 0.2
+    # In each group of four numbers, three are rounded up by 0.4, and one is rounded down by 0.2.
     X[3::6] = np.tile([30.6, 30.6, 30.6, 30.6, 30.6, 34.2, 30.6, 34.2], 6)
     X[4::6] = np.where(X[4::6] > 0, 1.0, -1.0)
     X[5] = 0.0
@@ -98,7 +101,7 @@ def test_query_step_makes_codes_fit(isa):
         wide = codes.astype(int)
         np.testing.assert_array_equal(wide, np.rint(x * (np.float32(1) / step)))
         assert np.abs(wide).max() <= 127
-        # the 4 codes whose products AVX2 adds in int16, each with at most 255
+        # AVX2 adds the products of these 4 codes in int16; a factor of each product is at most 255.
         groups = wide.reshape(6, 2, 2, 2).swapaxes(1, 2).reshape(12, 4)
         sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
         most_in_group = max(most_in_group, *map(np.max, sums))
@@ -117,7 +120,7 @@ WORDS = {"amx": 16, "vnni": 10, "avx2": 10, "avx512": 40}
 
 
 def packed(isa, X, factor, shift, offsets):
-    """Panels of an instruction set, as codes or floats by position, with everything else."""
+    """Return panels of an instruction set, as codes or floats by position, and everything else."""
     n, depth = X.shape
     words, panels = WORDS[isa], -(-n // 32)
     order = np.arange(n, dtype=np.int32)[::-1].copy()

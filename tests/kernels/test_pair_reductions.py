@@ -1,4 +1,4 @@
-"""Reductions over all pairs: dot products, histograms, ranks."""
+"""Reductions over all pairs of rows: dot products, histograms and ranks."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def units(seed, n, d):
 
 @kernel
 def dots(rows, columns, out):
-    """out[i, j] = rows[i] . columns[j], dimensions in order."""
+    """Compute out[i, j] = rows[i] . columns[j], and add the dimensions in order."""
     for i in range(rows.shape[0]):
         for j in range(columns.shape[0]):
             total = 0.0
@@ -81,7 +81,7 @@ def test_count_score_counts_scores_near_edges():
         pair_reductions.count_score(score, 0.02, histogram, near)
     assert histogram.sum() == 5
     assert near[0] == 2
-    # far beyond [-1, 1] is still inside
+    # A score far outside [-1, 1] still falls into a bin of the histogram.
     pair_reductions.count_score(9.0, 0.02, histogram, near)
     assert histogram[7] >= 1
 
@@ -93,7 +93,7 @@ def test_rank_excess_excludes_self_and_breaks_ties():
     assert best.tolist() == [0, 2, 3]
     row_argsort.top_k_of_row(line, 0, 3, best)
     assert best.tolist() == [1, 2, 3]
-    # from row 1: ranks 0, 2, 3, 4
+    # Seen from row 1, the other rows have ranks 0, 2, 3 and 4.
     assert pair_reductions.rank_excess(line, 1, np.array([4])) == 3
     assert pair_reductions.rank_excess(line, 1, np.array([0])) == 0
     assert pair_reductions.rank_excess(line, 0, np.array([3])) == 2

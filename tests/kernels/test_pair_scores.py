@@ -6,7 +6,7 @@ from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import pair_products, row_products
 from tests.kernels.inputs import frozen, frozen_rows
 
-# The types of the arrays of queries and of items, and of the numbers whose bits the arrays hold.
+# For each pair: the array types of queries and items, and the number type of the items' bits.
 PAIRS = [
     ("f4", "f4", "f4"), ("f8", "f8", "f8"), ("f8", "f4", "f4"), ("f8", "u2", "f2"),
     ("f8", "i2", "bfloat16"), ("f8", "i1", "i1"),
@@ -14,9 +14,9 @@ PAIRS = [
 
 
 def some_rows(n, depth, kind, numbers):
-    """Rows of an array type that represent numbers of a type, and the numbers in float64."""
+    """Return rows, of an array type, whose bits represent a number type, and their numbers."""
     rows = 5 * np.random.default_rng(n + depth).standard_normal((n, depth))
-    if numbers == "bfloat16":  # the upper halves of float32 numbers
+    if numbers == "bfloat16":  # These are the upper halves of float32 numbers.
         bits = rows.astype("f4").view("u4") & 0xFFFF0000
         return (bits >> 16).astype("u2").view("i2"), bits.view("f4").astype("f8")
     rows = rows.astype(numbers)
@@ -24,7 +24,7 @@ def some_rows(n, depth, kind, numbers):
 
 
 def lane_sum(terms):
-    """The sum in the order that pair_scores describes."""
+    """Return the sum, added in the order that the module pair_scores documents."""
     whole = len(terms) // 16 * 16
     lanes = np.zeros(16)
     for first in range(0, whole, 16):
@@ -79,7 +79,7 @@ def test_load_row_rounds_once(kind, numbers):
 
 
 def test_rows_of_an_array_are_its_bytes():
-    column = np.arange(5.0)[:, None]  # the stride along the last axis is 0
+    column = np.arange(5.0)[:, None]  # The stride along the last axis is 0.
     assert column.flags.c_contiguous
     for array in (column, np.arange(6, dtype="f4").reshape(2, 3), np.zeros((0, 3))):
         rows = records.rows_of(array)
@@ -107,7 +107,7 @@ def test_product_has_the_bits_of_plain_loops(types):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "float16", "bfloat16"])
 def test_product_of_narrow_rows_is_that_of_float32(kind):
-    # all numbers of the type, in the lanes of a vector and behind the last whole one
+    # The rows contain all numbers of the type, both in whole vectors and in the rest of a row.
     if kind == "bfloat16":
         kind = pytest.importorskip("ml_dtypes").bfloat16
     kind = np.dtype(kind)
@@ -163,7 +163,7 @@ def test_score_pairs_equal_each_metric():
 @pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float64)])
 @pytest.mark.parametrize("metric_type", [pair_scores.DOT, pair_scores.EUCLIDEAN])
 def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
-    # two pairs are multiplied at a time: odd counts, one pair and none
+    # The kernel multiplies two pairs at a time, so the counts include odd ones, one and none.
     rng = np.random.default_rng(1)
     plain = {
         pair_scores.DOT: lambda x, y: lane_sum(x * y),

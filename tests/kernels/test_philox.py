@@ -5,7 +5,7 @@ import scipy.stats
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.philox import philox, uniform_pair
 
-# known answers of the authors' library Random123, kat_vectors, philox4x32 with 10 rounds
+# Known answers for philox4x32 with 10 rounds, from kat_vectors of the authors' library Random123.
 KNOWN = [
     ("00000000 00000000 00000000 00000000", "00000000 00000000",
      "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
@@ -50,7 +50,7 @@ def test_uniform_pair_is_uniform_across_rows_and_steps():
     assert pairs.min() > 0
     assert pairs.max() < 1
     assert scipy.stats.kstest(pairs.ravel(), "uniform").pvalue > 1e-3
-    # consecutive numbers, consecutive steps and consecutive rows, each on a grid of 16 x 16 cells
+    # Consecutive numbers, steps and rows are each counted on a grid of 16 x 16 cells.
     for x, y in (
         (pairs[..., 0], pairs[..., 1]),
         (pairs[:, :-1, 1], pairs[:, 1:, 0]),

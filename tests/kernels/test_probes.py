@@ -1,4 +1,4 @@
-"""Probes do the work that they are timed for."""
+"""The timed probes carry out the work that their times stand for."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_multiply_registers_counts_multiply_adds():
     done, like = np.zeros(3), np.empty(0, np.float32)
     isa = INSTRUCTION_SETS["generic"]
     probes.multiply_registers(1, 3, isa, tiles.configuration(), like, done)
-    # 4 items x 8 queries at once
+    # The probe multiplies 4 items by 8 queries at once.
     np.testing.assert_array_equal(done, [0, 2 * 4096 * 4 * 8, 0])
 
 

@@ -12,7 +12,7 @@ from tests.kernels.inputs import frozen, frozen_rows
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 
-# others than this CPU's compile code that no other test needs
+# Another instruction set than this CPU's best one compiles code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("vnni", "avx2")
@@ -48,7 +48,7 @@ def axes_of(V):
 
 
 def with_projection(isa, X):
-    """Items of unit rows without a shift, and the axes of their prefixes."""
+    """Return packed items of unit rows without a shift, and the axes of their prefixes."""
     n, panels = len(X), -(-len(X) // 32)
     V = np.linalg.qr(np.random.default_rng(3).standard_normal((DEPTH, AXES)))[0]
     order, none = np.arange(n, dtype=np.int32), np.zeros(0)
@@ -107,7 +107,7 @@ def test_prepare_projected_panels_bounds_what_is_left(isa):
 
 
 def queries_of(Q):
-    """Queries of unit rows, without a shift and exclusions."""
+    """Return queries of unit rows, without a shift or exclusions."""
     n = len(Q)
     norms, none, ones = np.linalg.norm(Q.astype(float), axis=1), np.zeros(0, np.int64), np.ones(n)
     norms, own, indptr = frozen(norms, np.full(n, -1), np.zeros(n + 1, np.int64))
@@ -118,7 +118,7 @@ def queries_of(Q):
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_queries_off_the_axes_get_no_prefixes(isa):
-    # items along the axes; panels of queries along them, across them, and along them again
+    # The items lie along the axes, and three panels of queries lie along, across and along them.
     V = with_projection(isa, some_rows(32, DEPTH))[1]
     items = with_projection(isa, (some_rows(64, AXES) @ V.T).astype(np.float32))[0]
     along, across = some_rows(96, AXES, 1) @ V.T, some_rows(96, DEPTH, 2)
@@ -138,7 +138,7 @@ def test_queries_off_the_axes_get_no_prefixes(isa):
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("n_queries", [3, 20, 32])
 def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
-    """As pack_projected_queries, called by pack_block, and prepare_projected_panels bound it."""
+    """The bounds are those of pack_block (pack_projected_queries) and prepare_projected_panels."""
     X, Q = some_rows(64, DEPTH), some_rows(n_queries, DEPTH, 1)
     Q[1] = X[5]
     items, *_ = with_projection(isa, X)

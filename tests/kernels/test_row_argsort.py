@@ -8,11 +8,11 @@ from fastcos.kernels import row_argsort
 from tests.oracles import metrics as oracles
 
 
-# metrics that sort are tested by default; alone it takes 4 s to compile
+# The metrics that sort are default tests; this function alone takes 4 s to compile.
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e-3, 1.0, 1e300])
 def test_argsort_row_sorts_by_score_then_column(scale):
-    # many equal scores, and many that differ by less than a level of the radix sort
+    # Many scores are equal, and many differ by less than one level of the radix sort.
     scores = -0.2 + scale * np.round(np.random.default_rng(3).random(300), 2)
     scores[::3] = scores[0]
     scores[7], scores[8] = 1.0, -1.0
@@ -28,7 +28,7 @@ def test_argsort_row_sorts_by_score_then_column(scale):
 @pytest.mark.slow
 @pytest.mark.parametrize("odd", [-np.inf, np.inf, np.nan])
 def test_argsort_row_handles_non_finite_scores(odd):
-    """Infinite scores are ranked; a row with NaN loses no column."""
+    """Infinite scores are ranked, and a row with NaN still contains every column."""
     scores = np.round(np.random.default_rng(4).random(200), 1)
     scores[[3, 50, 199]] = odd
     keys = parallel.unfilled((2, 200), np.int64)

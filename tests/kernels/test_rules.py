@@ -1,4 +1,4 @@
-"""Rules that every kernel keeps, checked by reading the source; each test lists all offenders."""
+"""Rules for all kernels, checked in their source; each test lists all functions that break one."""
 
 import ast
 import functools
@@ -22,7 +22,7 @@ COMPILE = {"kernels/jit.py", "kernels/compiler.py", "kernels/numba_internals.py"
 
 @functools.cache
 def parsed(*patterns):
-    """Syntax tree of every file of some folders, by its name relative to the repository."""
+    """Return the syntax trees of all files that match a pattern, by path in the repository."""
     paths = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
     return {name: sources.parsed(path) for name, path in names.items()}
@@ -45,7 +45,7 @@ def without_jit():
 
 
 def compiled(tree):
-    """Functions of a file that a decorator of jit.py compiles."""
+    """Return the functions of a file that a decorator of jit.py compiles."""
     return [
         function
         for function in nodes(tree, ast.FunctionDef)
@@ -53,7 +53,7 @@ def compiled(tree):
     ]
 
 
-# kernels without their own tests, and the tests of their callers that cover them
+# These kernels have no tests of their own; the listed tests of their callers cover them.
 TESTED_BY_CALLERS = {
     "average_precisions_at_r": "tests/metrics/test_labelled.py",
     "climb": "tests/auditing/test_worst_rescaling.py",
@@ -80,7 +80,7 @@ def test_every_rows_kernel_has_a_test():
         for tree in kernels().values()
         for function in compiled(tree)
         if [argument.arg for argument in function.args.args[:2]] == ["lo", "hi"]
-        # NAME_plain gives the results of the kernel NAME without vector instructions
+        # NAME_plain computes the results of the kernel NAME without vector instructions.
         and not function.name.startswith("_")
         and not function.name.endswith("_plain")
     }
@@ -154,7 +154,7 @@ def test_kernels_never_raise():
 
 
 def test_kernels_do_not_recurse():
-    """Numba cannot always link recursive code again from the disk; LLVM then ends the process."""
+    """Numba cannot always link cached recursive code again; LLVM would then end the process."""
     offenders = [
         f"{name}:{function.lineno} {function.name}"
         for name, tree in kernels().items()
@@ -176,14 +176,14 @@ def test_package_has_no_assert():
 
 
 def test_private_kernels_are_called_by_kernels_only():
-    """jit.py compiles a kernel called _name without an entry from Python: a call is a crash."""
+    """A kernel called _name has no entry from Python, so calling it from Python would crash."""
     private = {
         function.name
         for tree in kernels().values()
         for function in compiled(tree)
         if function.name.startswith("_")
     }
-    # only files that contain a kernel or the name of a private kernel are parsed
+    # Only files that contain a kernel, or the name of a private kernel, are parsed.
     is_relevant = re.compile(rf"@({'|'.join(DECORATORS)})\b|\b({'|'.join(private)})\b").search
     users = [
         path.relative_to(ROOT).as_posix()
@@ -207,13 +207,13 @@ def test_private_kernels_are_called_by_kernels_only():
             for alias in node.names
             if (node.module or "").startswith("fastcos.kernels")
         }
-        # an attribute may be a method with the name of a kernel: in that case, rename one of them
+        # The attribute may be a method that has the name of a kernel; if so, rename one of them.
         attributes = {node.attr for node in nodes(tree, ast.Attribute)}
         offenders[name] = own & called | private & (imported | attributes)
     assert not {name: found for name, found in offenders.items() if found}
 
 
-# undocumented names of Numba and llvmlite: kernels/numba_internals.py lists them
+# These undocumented names of Numba and llvmlite are listed in kernels/numba_internals.py.
 PRIVATE_MODULES = {
     "caching", "codegen", "compiler", "compiler_lock", "cpu", "dispatcher", "registry", "runtime",
     "serialize",
@@ -235,7 +235,7 @@ def test_private_names_of_numba_are_in_one_file():
             used = {f"numba.core.{module}" for module in PRIVATE_MODULES} & modules
             attributes = {node.attr for node in nodes(tree, ast.Attribute)} & PRIVATE_NAMES
             offenders[name] = used | attributes
-    # the function element_type reads this attribute of pointers
+    # The function element_type must read this attribute of pointers.
     offenders["kernels/simd/emit.py"] -= {"pointee"}
     found = {name: names for name, names in offenders.items() if names}
     assert not found, "move it to kernels/numba_internals.py, with its reason and a fall-back"
@@ -259,7 +259,7 @@ def test_the_bounds_of_numba_are_those_that_are_tested():
 
 
 def test_kernels_that_python_calls_take_at_most_8_arguments():
-    """More arguments would be mixed up: kernels/records.py groups them in named tuples."""
+    """Callers would confuse more arguments; kernels/records.py groups them in named tuples."""
     called = "".join(path.read_text("utf8") for path in (ROOT / "fastcos").rglob("*.py"))
     offenders = [
         f"{name}: {function.name} takes {len(function.args.args)}"

@@ -1,4 +1,4 @@
-"""The distribution of the samples against enumeration and NumPy, with every algorithm."""
+"""Every algorithm draws samples whose distribution agrees with enumeration and NumPy."""
 
 from itertools import combinations, pairwise, permutations
 
@@ -24,7 +24,7 @@ def sampled(
     preference, item_cluster, popularity, n_wanted, *, key=(1, 2), cuts=None, race_from=NEVER,
     max_draws=NEVER,
 ):  # fmt: skip
-    """Rows of items by the kernel, outputs filled with sentinels; inputs prepared by loops."""
+    """Return the kernel's rows of items; its inputs are prepared by loops."""
     preference = np.array(preference, np.float64)
     n_clusters = preference.shape[1]
     members = [[i for i, own in enumerate(item_cluster) if own == c] for c in range(n_clusters)]
@@ -45,7 +45,7 @@ def sampled(
 
 
 def chance_of_sets(weights, k):
-    """Probability of every set of k items under successive draws, by enumeration."""
+    """Return the probability of each set of k items under successive draws, by enumeration."""
     chances = {}
     for chosen in combinations(range(len(weights)), k):
         chances[chosen] = 0.0
@@ -164,7 +164,8 @@ def test_sample_rows_returns_sorted_distinct_items(algorithm):
 
 
 def test_sample_rows_clears_marks_between_rows():
-    # 40 items: rows of 1 or 2 are sorted, others gathered from the marks; both must clear them
+    # Of 40 items, rows of 1 or 2 are sorted, and longer ones are collected from marks; both methods
+    # must clear the marks.
     n_items = np.tile([1, 2, 3, 40, 2, 0, 1], 100)
     rows = sampled(np.ones((700, 1)), [0] * 40, np.ones(40), n_items)
     alone = [

@@ -1,4 +1,4 @@
-"""Sparse products in blocks of rows against dense arithmetic, with sentinels in the outputs."""
+"""Sparse products in blocks of rows, compared with dense arithmetic; no other row may change."""
 
 import itertools
 

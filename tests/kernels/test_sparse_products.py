@@ -1,4 +1,4 @@
-"""Sparse products against dense arithmetic, by vector IR and plain loops: all panels and types."""
+"""Sparse products by vector IR and by plain loops, for all widths and types."""
 
 import mpmath
 import numba
@@ -42,9 +42,9 @@ KINDS = [
     pytest.param(np.int64, np.float32, np.float32, marks=pytest.mark.slow),
 ]
 each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
-# without the compiler there is no vector IR
+# Without the compiler, there is no vector IR.
 BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["", "_plain"]
-# the plain loops serve the generic instruction set; here they compile again for every type
+# The plain loops serve the generic instruction set; here, they would compile again for every type.
 each_body = pytest.mark.parametrize(
     "body",
     [
@@ -53,7 +53,7 @@ each_body = pytest.mark.parametrize(
     ],
 )
 vector_ir = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
-# every panel alone, and all in one matrix
+# Each width of a panel alone, and all widths in one matrix.
 WIDTHS = [1, 2, 3, 4, 5, 8, 16, 32, 64, 125, 128]
 
 
@@ -153,7 +153,7 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
 @vector_ir
 @each_kind
 def test_large_factors_are_prefetched_and_the_products_are_the_same(index, value, dtype):
-    """The last rows of X have no 16 non-zeros after them, and are multiplied without prefetches."""
+    """The last rows of X have fewer than 16 non-zeros after them, so they are not prefetched."""
     rng = np.random.default_rng(10)
     X = sp.random_array((300, 5_000), density=0.004, rng=rng, format="csr")
     X.data[:] = 1 if value is None else rng.integers(1, 5, X.nnz)
@@ -171,7 +171,7 @@ def test_large_factors_are_prefetched_and_the_products_are_the_same(index, value
 
 
 def joined(Z, n_groups):
-    """Return the sums (parts, p, w) of tasks, which are the groups of one part after the other."""
+    """Return the sums (parts, p, w) of the tasks; the tasks of one part are adjacent groups."""
     parts = Z.reshape(-1, n_groups, *Z.shape[1:])
     return np.concatenate(list(parts.swapaxes(0, 1)), axis=2)
 
@@ -197,7 +197,10 @@ def test_join_columns_equals_concatenate():
 
 
 def in_order(pairs, dtype, are_fused=True):
-    """Sum of products in order by mpmath, each added with one rounding to dtype, or with two."""
+    """Return the sum of products in order, by mpmath.
+
+    Each step rounds to dtype once, or twice if not fused.
+    """
     total = mpmath.mpf(0)
     with mpmath.workprec(np.finfo(dtype).nmant + 1):
         for x, a in pairs:

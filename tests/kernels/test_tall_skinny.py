@@ -1,4 +1,4 @@
-"""Tall-skinny products against NumPy, on integers, and against plain loops, to the bit."""
+"""Tall-skinny products equal NumPy's on integers, and plain loops bit for bit."""
 
 import numba
 import numpy as np

@@ -49,11 +49,15 @@ def codes(depth, seed):
 
 
 def query_codes(isa, depth, seed):
-    """Codes of queries; those of AVX2 fill the int16 sums of 4 products with one sign, or both."""
+    """Return codes of queries.
+
+    For AVX2, the sums of 4 products reach the limits of int16, with one sign or both.
+    """
     if isa != "avx2":
         return codes(depth, seed)
     rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
-    # (query, step of 2 words, half of a word, 4 codes whose products are added)
+    # The axes are the query, the step of 2 words, the half of a word, and 4 codes whose products
+    # are added.
     shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
     groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
     groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])
@@ -62,7 +66,7 @@ def query_codes(isa, depth, seed):
 
 
 def laid_out(isa, items, queries):
-    """Both sides in the layouts that the header of the module describes."""
+    """Return items and queries in the layouts that the docstring of the module tiles describes."""
     amx = isa == "amx"
     width = -(-items.shape[1] // (64 if amx else 8)) * (64 if amx else 8)
     left, right = np.zeros((2, 32, width), np.int8)
@@ -78,7 +82,7 @@ def laid_out(isa, items, queries):
 
 
 def coded_cases(*isas):
-    """Instruction sets and numbers of columns; the largest number, which takes long, with one."""
+    """Return instruction sets and numbers of columns; only one has the slow largest number."""
     best = next((isa for isa in isas if isa in cpu.supported_isas()), None)
     many = tiles.MAX_CODED_COLUMNS
     return [
@@ -108,7 +112,7 @@ def test_score_panel_int8_is_exact(isa, depth):
 @pytest.mark.parametrize(("isa", "depth"), coded_cases("vnni", "avxvnni", "avx2"))
 @pytest.mark.parametrize("by_item", [False, True])
 def test_multiply_run_is_exact(isa, depth, by_item):
-    """Two panels of a run, with another between them."""
+    """A run multiplies two panels, and skips the panel between them."""
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
     queries = query_codes(isa, depth, 1)
@@ -191,7 +195,7 @@ def test_list_tile_hits_equals_the_threshold_rule(kind, threshold, n_items):
     least = (bound_terms[0].astype(float) - 0.25 * 4 - 0.5 * 6 - offsets) * 2
     must = table >= least
     may = table >= np.clip(least, -1e9, 1e9) - 2 if kind is np.int32 else must
-    # query by query, and there item by item
+    # The hits are sorted by query, and then by item.
     assert (np.diff(hits[:found] % 32 * 32 + hits[:found] // 32) > 0).all()
     passed = np.zeros(1024, bool)
     passed[hits[:found]] = True

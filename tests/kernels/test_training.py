@@ -1,4 +1,4 @@
-"""One step of training against the loss in NumPy and its finite differences."""
+"""One step of training, compared with the loss in NumPy and with its finite differences."""
 
 import itertools
 
@@ -37,7 +37,7 @@ def unit_row(v, unit):
 
 
 def slow_loss(q, unit, softmax, penalty):
-    """The loss of all users in float64; an interaction is scored without itself."""
+    """Return the loss of all users in float64. Each interaction is scored without itself."""
     total = 0.0
     for u, items in enumerate(q["rows"]):
         span = slice(q["indptr"][u], q["indptr"][u + 1])
@@ -69,7 +69,7 @@ def slow_loss(q, unit, softmax, penalty):
 
 
 def run(q, unit, softmax, penalty, rate=0.0, first=0, masked=None):
-    """Both kernels as the training calls them, with outputs filled with sentinels."""
+    """Call both kernels like the training does, with outputs that are filled with sentinels."""
     f = {k: np.asarray(q[k], np.float32) for k in ("x", "weights", "A", "B", "bias", "counts")}
     p, d = f["A"].shape
     n, m, nnz = len(q["rows"]), len(q["drawn"]), len(q["indices"])
@@ -127,8 +127,8 @@ def test_user_gradients_loss_equals_numpy(unit, softmax, penalty):
     q = problem()
     losses = run(q, unit, softmax, penalty)[0]
     np.testing.assert_allclose(losses.sum(), slow_loss(q, unit, softmax, penalty), rtol=2e-6)
-    assert losses[2] == 0  # no items
-    assert losses[4] == 0  # all items: nothing drawn is left
+    assert losses[2] == 0  # This user has no items.
+    assert losses[4] == 0  # This user has all items, so no drawn item is a negative.
 
 
 @pytest.mark.parametrize(("unit", "softmax", "penalty"), CASES)
@@ -141,7 +141,7 @@ def test_item_updates_follow_finite_differences(unit, softmax, penalty):
         np.testing.assert_allclose(np.sqrt(memory[:, 0]), norms, rtol=2e-4, atol=2e-5)
         large = norms > 1e-3
         assert large.sum() >= 6
-        # the first step of Adagrad has length 1
+        # The first step of Adagrad has length 1.
         step = (q[name] - after)[large]
         np.testing.assert_allclose(step, gradient[large] / norms[large, None], atol=1e-3)
     slope = differences(q, "bias", unit, softmax, penalty)

@@ -1,4 +1,4 @@
-"""as_interactions: any format becomes one canonical CSR; malformed matrices are refused."""
+"""as_interactions turns any format into one canonical CSR, and refuses malformed matrices."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
 
 
 def matrix(data, indices, indptr, shape):
-    """A CSR that SciPy has not looked at."""
+    """Return a CSR that SciPy has not checked."""
     X = sp.csr_array(shape)
     X.data, X.indices, X.indptr = np.array(data), np.array(indices), np.array(indptr)
     return X
@@ -149,7 +149,8 @@ def test_as_interactions_does_not_change_its_input(form):
     dense = np.array([[1.0, 0, 2, 0], [0, 0, 0, 0], [3, 0, 0, 4], [0, 5, 0, 0]])
     X = getattr(sp, f"{form}_array")(dense)
     if form in ("csr", "csc", "bsr"):
-        X.indices = np.append(X.indices, X.indices[:1])  # trailing, which check_format would cut
+        # check_format would cut off this extra entry
+        X.indices = np.append(X.indices, X.indices[:1])
         X.data = np.concatenate([X.data, X.data[:1]])
     names = [n for n in ("indptr", "indices", "data", "row", "col", "offsets") if hasattr(X, n)]
     before = {name: np.array(getattr(X, name)) for name in names}
@@ -196,7 +197,7 @@ def test_as_interactions_keeps_zeros_on_request():
 
 
 def test_as_interactions_checks_every_block():
-    # 2.5 million entries are more than one block; one of them is broken
+    # The 2.5 million entries fill more than one block, and one of them is broken.
     n, width = 50_000, 50
     X = matrix(
         np.ones(n * width, np.float32),
@@ -262,7 +263,7 @@ def changed(**fields):
     ],
 )
 def test_as_interactions_names_field_and_position(X, message):
-    if message is None:  # fine in float64, too large in float32
+    if message is None:  # The number is finite in float64, but too large for float32.
         assert as_interactions("X", X).nnz == 2
         X.data = X.data.astype(np.float32)
         message = "X must be finite, got inf in row 0, column 0"

@@ -1,4 +1,4 @@
-"""Products of sparse and dense matrices, plain, centred and scaled, against dense arithmetic."""
+"""Products of sparse and dense matrices (plain, centred, scaled), against dense arithmetic."""
 
 from fractions import Fraction
 
@@ -29,12 +29,12 @@ def X(rng):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_matmul_errors_keep_the_documented_bound(rng, dtype):
-    """Against exact sums: |Y - X A| <= m u / (1 - m u) |X||A| with m non-zeros in a row."""
+    """If a row has m non-zeros, |Y - X A| is at most m u / (1 - m u) |X||A|."""
     X = sp.random_array((40, 300), density=0.1, rng=rng, format="csr", dtype=dtype)
     X.data[:] = rng.standard_normal(X.nnz)
     X = sp.vstack([X, sp.eye_array(3, 300, dtype=dtype, format="csr") * dtype(0.1)], format="csr")
     A = rng.standard_normal((300, 5)).astype(dtype)
-    # sums of which almost nothing is left
+    # In these sums, the terms cancel each other almost completely.
     A[:, 0] -= (np.linalg.pinv(X.toarray()[:10]) @ (X[:10] @ A[:, 0])).astype(dtype)
     product = matmul(X, A)
     for i in range(43):
@@ -50,7 +50,7 @@ def test_matmul_errors_keep_the_documented_bound(rng, dtype):
 
 @pytest.fixture
 def kernels(monkeypatch):
-    """Return the names of the kernels run."""
+    """Return a list to which the name of each kernel that runs is added."""
     names, run = [], parallel.run
 
     def recorded(kernel, *arguments, **options):
@@ -123,7 +123,7 @@ def test_fused_matmul_overflows_to_infinity(X, kernels):
     X.data[:] = 1
     X.data[:2] = np.finfo(np.float32).max
     product = matmul(X, np.full((P, 2), 2, np.float32))
-    assert CHECK in kernels  # an infinite sum is checked again
+    assert CHECK in kernels  # An infinite sum is checked again.
     assert (product[0] == np.inf).all()
     np.testing.assert_array_equal(product[1:], X[1:] @ np.full((P, 2), 2))
 
@@ -205,7 +205,10 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng):
 
 @pytest.fixture(scope="module")
 def wide():
-    """So many columns that a factor is multiplied in pieces, by transposed blocks of two parts."""
+    """Return a matrix with very many columns.
+
+    Its factors are multiplied in pieces, by transposed blocks of two parts.
+    """
     rng = np.random.default_rng(0)
     n, p, per_row = 29_000, 17_000, 60
     gaps = rng.integers(1, 2 * p // per_row - 1, (n, per_row))
@@ -220,7 +223,7 @@ def wide():
 
 @pytest.fixture
 def small_cache(monkeypatch):
-    """A CPU on which the factors of ``wide`` are multiplied in pieces, whatever this one is."""
+    """Set a cache so small that the factors of `wide` are multiplied in pieces on any CPU."""
     monkeypatch.setattr(cpu, "fast_cache_bytes", lambda: 1 << 20)
 
 
@@ -241,10 +244,11 @@ def test_products_in_pieces_have_the_same_bits(wide, rng, dtype, values):
     operator = operators.SparseOperator(X)
     Q = rng.standard_normal((X.shape[1], 70)).astype(dtype)
     product, gram = operator.matmul(Q), operator.gram_matmul(Q)
-    if not operators.is_plain():  # generic code has neither pieces nor transposes
+    if not operators.is_plain():  # The generic code uses neither pieces nor transposes.
         assert operators.rows_at_a_time(X.shape, X.nnz, Q) < X.shape[1]
         assert operator._transposes_pay(Q)
-    for columns in (slice(2, 5), slice(63, 67)):  # so few need neither pieces nor transposes
+    # With so few columns, neither pieces nor transposes are needed.
+    for columns in (slice(2, 5), slice(63, 67)):
         np.testing.assert_array_equal(product[:, columns], operator.matmul(Q[:, columns]))
         np.testing.assert_array_equal(gram[:, columns], operator.gram_matmul(Q[:, columns]))
 

@@ -1,4 +1,4 @@
-"""Interactions in shards: the same matrix and bit-identical products; damage is reported."""
+"""Shards hold the same matrix, give bit-identical products, and report damage."""
 
 import shutil
 from itertools import pairwise
@@ -21,7 +21,7 @@ def matrix(request):
     X = sp.random_array((700, 60), density=0.15, rng=rng, format="csr", dtype=np.float32)
     X.data[:] = 1 if request.param == "binary" else rng.integers(1, 9, X.nnz)
     X = X.tolil()
-    X[:, 7] = 0  # an item and two users without interactions
+    X[:, 7] = 0  # One item and two users have no interactions.
     X[[0, 500]] = 0
     return sp.csr_array(X.tocsr())
 
@@ -91,7 +91,7 @@ def test_products_in_memory_have_the_bits_of_one_csr(matrix, shards):
 
 
 def products_of(X, factors, n_threads):
-    """X Q, X'Y and X'(X Q) for every pair of factors, and X'X."""
+    """Yield X Q, X'Y and X'(X Q) for every pair of factors, and finally X'X."""
     options = {"n_threads": n_threads}
     for Q, Y in factors:
         yield fastcos.matmul(X, Q, **options)
@@ -100,7 +100,8 @@ def products_of(X, factors, n_threads):
     yield as_operator(X, n_threads=n_threads).gram()
 
 
-# non-zeros per column that a part must have: 24 parts, 7 parts, and a single one
+# The number of non-zeros per column that a part must have leads to 24 parts, 7 parts, or a single
+# one.
 @pytest.mark.parametrize("per_column", [4, pytest.param(15, marks=pytest.mark.slow), 48])
 @pytest.mark.parametrize("entries", [400, 10**6])
 def test_products_out_of_core_have_the_bits_of_one_csr(
@@ -123,7 +124,8 @@ def test_products_out_of_core_have_the_bits_of_one_csr(
 
 
 def test_work_is_divided_at_the_rows_at_which_one_csr_divides_it(matrix, shards):
-    targets = np.arange(1, matrix.nnz + len(matrix.indptr) - 1)  # where a part may begin
+    # A part may begin at any of these entries.
+    targets = np.arange(1, matrix.nnz + len(matrix.indptr) - 1)
     expected = parallel.rows_at_work(matrix.indptr, targets)
     np.testing.assert_array_equal(shards._rows_at_work(targets), expected)
 

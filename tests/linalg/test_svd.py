@@ -1,4 +1,4 @@
-"""The SVD's certificate is true, whatever the matrix; LAPACK in float64 is the truth."""
+"""The certificate of the SVD is true for any matrix; the truth is LAPACK's result in float64."""
 
 import warnings
 
@@ -42,11 +42,11 @@ def with_rank(X, k):
 
 
 def assert_certificate_is_true(X, result, tol):
-    """Some singular value lies within every bound, and none of the largest is missing."""
+    """Check that a singular value lies within each bound, and that no large one is missing."""
     truth = np.linalg.svd(np.asarray(X, np.float64), compute_uv=False)
     reference = np.where(result.s > 0, result.s, truth[0])
     nearest = np.abs(result.s[:, None] - truth).min(axis=1)
-    # 1e-14: LAPACK's own error
+    # The term 1e-14 covers LAPACK's own error.
     assert (nearest <= result.residuals * reference + 1e-14 * truth[0]).all()
     if result.residuals.max() <= tol:
         assert (result.s >= truth[: len(result.s)] * (1 - 2 * tol) - 1e-7 * truth[0]).all()
@@ -60,14 +60,15 @@ def sparse_matrix(n=700, p=400, seed=0, dtype=np.float32):
     return sp.csr_array(taste + sp.random_array((n, p), density=0.02, rng=rng)).astype(dtype)
 
 
-# the first eight have both shapes, both types, and one with all singular values
+# The first eight seeds include both shapes, both types, and a matrix of which all singular values
+# are computed.
 SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_certificates_of_200_matrices_are_true(kind, seed, monkeypatch):
-    # a small basis, so that iterations and restarts happen in small matrices
+    # With a small basis, iterations and restarts happen even in small matrices.
     monkeypatch.setattr(block_lanczos, "block_width", lambda k: 4)
     rng = np.random.default_rng([KINDS.index(kind), seed])
     side = int(rng.integers(100, 140))
@@ -211,7 +212,7 @@ def test_randomized_svd_bits_do_not_depend_on_threads(dtype):
 
 
 def test_randomized_svd_finds_a_value_of_high_multiplicity(monkeypatch):
-    """Widened blocks hold long columns beside columns that are short only by rounding."""
+    """The widened blocks contain both long columns and columns that only rounding made short."""
     monkeypatch.setattr(block_lanczos, "block_width", lambda k: 4)
     X = with_spectrum(178, 118, np.repeat([4.0, 2.0], [40, 78]), seed=22)
     result = randomized_svd(X, 7, tol=1e-7)
@@ -246,7 +247,7 @@ def test_randomized_svd_names_invalid_arguments(arguments, message):
 
 
 def test_randomized_svd_of_a_steep_spectrum():
-    """As in market baskets: the 50th value is 1e-4 of the first, and the tail decays slowly."""
+    """As in market baskets, the 50th value is 1e-4 of the first, and the tail decays slowly."""
     rng = np.random.default_rng(0)
     values = np.concatenate([[4e5], np.linspace(60, 30, 49), np.linspace(29.8, 5, 550)])
     U = np.linalg.qr(rng.standard_normal((900, 600)))[0]
@@ -263,7 +264,7 @@ def test_randomized_svd_of_a_steep_spectrum():
 def test_svd_progress_ends_at_its_total(tol, solver, monkeypatch):
     monkeypatch.setattr(svd, "DENSE_SIDE", 100)
     X, calls = sparse_matrix(), []
-    # float32 cannot reach 1e-9: the iteration restarts in float64
+    # float32 cannot reach 1e-9, so the iteration restarts in float64.
     options = {} if tol is None else {"tol": tol}
     result = solver(X, 5, **options, progress=lambda *at: calls.append(at))
     np.testing.assert_array_equal(result.Vt, solver(X, 5, **options).Vt)
@@ -290,13 +291,14 @@ def test_svd_progress_extrapolates_the_total():
     report.add(32)
     report.check(1e-1)
     report.add(32)
-    report.check(1e-2)  # ten times in 32 columns: four times as many for the rest
+    # The error fell to a tenth in 32 columns, so the rest needs four times as many.
+    report.check(1e-2)
     report.add(1)
-    report.check(1.0)  # no decrease, no rate
+    report.check(1.0)  # Without a decrease, no rate can be estimated.
     report.add(1000)
     after = 64 + 4 * 32 + 10
     assert calls == [(0, before), (32, before), (64, before), (65, after), (1065, 1075)]
-    report.start(1e-6, 2)  # another iteration, of two blocks
+    report.start(1e-6, 2)  # This starts another iteration, which has two blocks.
     assert calls[-1] == (1065, 1065 + 2 * block_lanczos.block_width(10) + 10)
     report.certified()
     assert calls[-1] == (1075, 1075)

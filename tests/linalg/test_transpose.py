@@ -1,4 +1,4 @@
-"""The transpose of a CSR matrix equals SciPy's, on any number of threads."""
+"""The transpose of a CSR matrix equals SciPy's for any number of threads."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,10 @@ from fastcos.linalg.transpose import transposed
 
 @pytest.fixture(scope="module")
 def X():
-    """Enough non-zeros for a part per thread, mostly in a few rows and columns, and empty ones."""
+    """Return a matrix with enough non-zeros for a part per thread.
+
+    Most non-zeros are in a few rows and columns, and some rows and columns are empty.
+    """
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(0, 3_000, (2, 900_000)) * rng.random((2, 900_000))
     ones = np.ones(len(rows), np.float32)
@@ -52,7 +55,7 @@ def test_several_threads_have_a_part_each(X, monkeypatch):
 @pytest.mark.parametrize("value", [1, 0.5])
 @pytest.mark.parametrize("width", [5, 40])
 def test_products_by_columns_or_a_transpose(X, value, width):
-    """Few non-zeros per column: threads sum different columns, or multiply the rows of X'."""
+    """With few non-zeros per column, threads sum different columns or multiply the rows of X'."""
     tall = sp.csr_array((np.full(X.nnz, value, np.float32), X.indices, X.indptr), shape=X.shape)
     wide = sp.hstack([tall, sp.csr_array((tall.shape[0], 30_000), dtype=np.float32)]).tocsr()
     assert len(operators.as_operator(wide)._part_rows) == 2

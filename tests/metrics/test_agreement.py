@@ -1,4 +1,4 @@
-"""Agreement of two lists of neighbours and of two embeddings."""
+"""Tests of the agreement of two lists of neighbours, and of two embeddings."""
 
 import math
 
@@ -70,7 +70,8 @@ def test_rank_biased_overlap_residual_bounds_unseen_ranks(b):
 
     worst = series(a + list(range(1000, 1000 + depth)), b + list(range(5000, 5000 + depth)))
     rest = list(range(10, 1000))
-    # first the items that one list lacks, then the same items in the same order
+    # Each list continues with the items that only the other one has, and then both with the same
+    # items.
     best = series(
         [*a, *(j for j in b if j not in a), *rest], [*b, *(j for j in a if j not in b), *rest]
     )
@@ -90,7 +91,7 @@ def test_list_overlap_is_independent_of_blocks():
     of_lists = (
         metrics.jaccard_at_k, metrics.overlap_at_k, metrics.rank_biased_overlap,
     )  # fmt: skip
-    # 540,000 item numbers are more than one block
+    # The 540,000 item numbers fill more than one block.
     many = [np.tile(lists, (3000, 1)) for lists in (A, B)]
     for metric in of_lists:
         assert metric(*many) == pytest.approx(metric(A, B), abs=1e-12)
@@ -182,7 +183,7 @@ def test_rsa_spearman_draws_all_pairs_uniformly():
     for seed in range(600):
         np.add.at(drawn, alignment._pairs(9, 30, np.random.default_rng(seed)), 1)
     assert not np.diag(drawn).any()
-    # 600 x 30 draws of 72 ordered pairs: 250 each
+    # Of 72 ordered pairs, 600 x 30 draws choose each one 250 times on average.
     assert scipy.stats.chisquare(drawn[~np.eye(9, dtype=bool)]).pvalue > 1e-3
 
 
@@ -199,7 +200,7 @@ def test_agreement_stays_within_bounds_despite_rounding():
             assert 1 - 1e-12 < metric(Z, Z) <= 1
         assert 0 <= metrics.procrustes(Z, Z) < 1e-12
         assert 1 - 1e-12 < metrics.rsa(Z, Z).value <= 1
-        # cosines of opposite signs: Gram matrices I + E and I - E
+        # The cosines have opposite signs, because the Gram matrices are I + E and I - E.
         E = 0.1 * np.triu(random.standard_normal((5, 5)), 1)
         with_, against = (np.linalg.cholesky(np.eye(5) + sign * (E + E.T)) for sign in (1, -1))
         assert -1 <= metrics.rsa(with_, against).value < -1 + 1e-12
@@ -303,7 +304,7 @@ def test_model_change_equals_dense_norm():
     assert result.value == pytest.approx(np.linalg.norm(P1 @ Q1.T - P2 @ Q2.T))
     assert result.relative == pytest.approx(result.value / np.linalg.norm(P1 @ Q1.T))
     G = random.standard_normal((4, 4))
-    # the same model: no square root of the rounding is left
+    # Both models are the same, and the result is not the square root of a rounding error.
     assert metrics.model_change(P1, Q1, P1 @ G, Q1 @ np.linalg.inv(G).T).relative < 1e-13
 
 

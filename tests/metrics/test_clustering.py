@@ -1,4 +1,4 @@
-"""Spherical k-means: its starts, its steps, and the agreement of its clusters with labels."""
+"""Spherical k-means: its starting centres, its steps, and how its clusters agree with labels."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_clustering_scores_with_surplus_clusters():
 
 
 class Draws:
-    """A generator that draws the first row, and then the given numbers."""
+    """A generator whose integer draws are 0, and whose random numbers are given."""
 
     def __init__(self, *draws):
         self.draws = list(draws)
@@ -72,7 +72,7 @@ class Draws:
     [(0.0, 2), (0.24, 2), (0.26, 3), (0.74, 3), (0.76, 5), (0.999999, 5), (1.0, 5)],
 )
 def test_far_rows_are_drawn_by_distance(draw, row):
-    # distances to row 0: 0, 0, 1, 2, 0, 1
+    # The distances to row 0 are 0, 0, 1, 2, 0 and 1.
     rows = np.array([[1.0, 0], [1, 0], [0, 1], [-1, 0], [1, 0], [0, -1]])
     starts = clustering._far_rows(rows, 2, Draws(draw), None)
     np.testing.assert_array_equal(starts, rows[[0, row]])
@@ -92,7 +92,7 @@ def test_centres_stay_if_their_rows_cancel():
     with np.errstate(all="raise"):
         moved = clustering._centres(rows, codes, reached, centres)
     np.testing.assert_array_equal(moved, [[0.6, 0.8], [0, 1]])
-    # rows of one cluster may add up to less than one row
+    # The rows of one cluster may add up to a vector that is shorter than a row.
     rows = oracles.unit([[1, 0.1], [-1, 0.1]])
     moved = clustering._centres(rows, np.zeros(2, int), reached[:2], centres[:1])
     np.testing.assert_allclose(moved, [[0, 1]], atol=1e-12)

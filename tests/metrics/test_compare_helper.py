@@ -1,4 +1,4 @@
-"""The comparators of the tests: results that they accept, and wrong ones that they reject."""
+"""The helpers that compare results accept correct results, and reject wrong ones."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Validation of neighbour lists and of the labels of queries, at the limits."""
+"""The validation of neighbour lists and of query labels, for inputs at the limits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Scores of recommendations against held-out items: a loop in Python, ranx and scikit-learn."""
+"""Scores of recommendations for held-out items, against a Python loop, ranx and scikit-learn."""
 
 import functools
 
@@ -19,7 +19,7 @@ SCORES = {
     "ndcg_at_k": metrics.ndcg_at_k,
     "graded_ndcg": lambda *args, k: metrics.ndcg_at_k(*args, k=k, graded=True),
 }
-# names of ranx, whose recall has another denominator
+# The names of the same scores in ranx; its recall has another denominator.
 RANX = {
     "precision_at_k": "precision", "hit_rate_at_k": "hit_rate", "mrr_at_k": "mrr",
     "map_at_k": "map", "graded_ndcg": "ndcg",
@@ -27,7 +27,7 @@ RANX = {
 
 
 def random_case(seed):
-    """Lists with -1 anywhere, graded held-out items, users without any; lists, held_out, k."""
+    """Return lists with -1 anywhere, graded held-out items (for some users none), and k."""
     random = np.random.default_rng(seed)
     n, p = random.integers(1, 8), random.integers(2, 20)
     held = random.integers(1, 6, (n, p)) * (random.random((n, p)) < random.uniform(0.05, 0.6))
@@ -38,7 +38,7 @@ def random_case(seed):
 
 
 def users_of(held):
-    """Numbers of the users with held-out items, and those items with their gains."""
+    """Return the numbers of the users with held-out items, and their items with gains."""
     rows = held.toarray()
     return [(u, {int(i): row[i] for i in np.flatnonzero(row)}) for u, row in enumerate(rows)
             if row.any()]  # fmt: skip
@@ -112,7 +112,7 @@ def test_item_minus_one_finds_nothing():
 def test_graded_gains_must_be_positive():
     with pytest.raises(ValueError, match="held_out must hold gains greater than 0"):
         metrics.ndcg_at_k([[0]], sp.csr_array(np.array([[1.0, -2.0]])), graded=True)
-    # signs of the values do not count unless graded
+    # The signs of the values do not matter if gains are not graded.
     assert metrics.ndcg_at_k([[1]], sp.csr_array(np.array([[1.0, -2.0]]))) == 1
 
 

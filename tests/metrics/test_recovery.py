@@ -1,4 +1,4 @@
-"""Recovery of labels: AUC over pairs, retrieval, silhouettes, contrast."""
+"""Tests of the recovery of labels: AUC over pairs, retrieval, silhouettes and contrast."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_pair_auc_interval_is_as_narrow_as_the_bins():
     items, labels = oracles.blobs(3, n=400, d=20)
     binned = metrics.pair_auc(items, labels, exact=False)
     assert 0 < binned.high - binned.low < 1e-3
-    # without ties, only the comparisons within a bin widen the interval
+    # Without ties, only comparisons of scores in the same bin widen the interval.
     scores, same = oracles.pair_scores(items, labels)
     places = np.floor((scores + 1) * (2**15 - 1) + pair_reductions.OFFSET).astype(int)
     f, g = (np.bincount(places[kind], minlength=2**16) / kind.sum() for kind in (same, ~same))
@@ -74,7 +74,7 @@ def test_auc_of_counts_widens_by_scores_near_edges():
 
 
 def test_pair_auc_widens_only_for_scores_near_an_edge():
-    # cosine of rows 0 and 1: in the middle of two bins' common edge; the other two are far below
+    # The cosine of rows 0 and 1 lies on the edge between two bins, and the other two are far below.
     edge = (60_000 - pair_reductions.OFFSET) / (2**15 - 1) - 1
     items = [[1, 0], [edge, np.sqrt(1 - edge * edge)], [-1, 0.3]]
     assert metrics.pair_auc(items, [0, 0, 1], exact=False) == (1.0, 0.0, 1.0, 0)
@@ -88,7 +88,7 @@ def test_auc_of_counts_low_is_never_negative():
 
 
 def test_pair_auc_sorts_up_to_the_documented_size():
-    # 2,896 rows have 4,191,960 pairs, 2^22 is 4,194,304
+    # 2,896 rows have 4,191,960 pairs, and the limit for sorting is 2^22 = 4,194,304 pairs.
     items, labels = oracles.blobs(3, n=2897)
     exact = metrics.pair_auc(items[:-1], labels[:-1])
     assert exact.low == exact.high
@@ -109,7 +109,7 @@ def test_pair_auc_is_independent_of_tasks():
 
 
 def test_auc_of_scores_counts_more_than_a_million():
-    # score i is above i + 1 of the others: 0.5, 1.5, ...
+    # Score i is higher than i + 1 of the other scores, which are 0.5, 1.5, ...
     n = 2**21 + 3
     same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
     np.random.default_rng(0).shuffle(same)
@@ -131,7 +131,7 @@ def test_pair_auc_exact_is_refused_beyond_memory():
     try:
         with pytest.raises(ValueError, match=r"working memory of 1 MiB, got a need of 1 MiB"):
             metrics.pair_auc(items, labels, exact=True)
-        # by default, the cosines are then binned
+        # By default, the cosines are binned if sorting them needs too much memory.
         result = metrics.pair_auc(items, labels)
     finally:
         set_config(working_memory=1024.0)
@@ -142,16 +142,18 @@ def test_pair_auc_exact_is_refused_beyond_memory():
 def test_map_at_r_equals_the_loop(items, labels):
     precision = metrics.map_at_r(items, labels)
     sizes = np.bincount(labels)[labels]
-    if items.shape[1] != 4:  # there cosines tie on paper but not in float64
+    # With four columns, cosines that are equal in theory differ in float64.
+    if items.shape[1] != 4:
         assert precision.value == pytest.approx(oracles.map_at_r(items, labels), abs=1e-12)
     assert precision.n_left_out == np.sum(~items.any(axis=1) | (sizes < 2))
 
 
 def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
     items = np.ones((4, 2))
-    # query 0: row 1 first, no hit; 1: row 0 first; 2: row 0 first; 3: row 0 first, a hit
+    # Queries 0, 1 and 2 rank a wrong row first, and only query 3 ranks a row of its label first.
     assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
-    # queries 0 and 2: rank 1 wrong, rank 2 right, P(2) / R = 1/2 / 2; query 3: the other way round
+    # For queries 0 and 2, rank 1 is wrong and rank 2 right, so P(2) / R = 1/2 / 2; for query 3,
+    # rank 1 is right and rank 2 wrong.
     items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
     precision = metrics.map_at_r(items, ["a", "b", "a", "a"])
     assert precision == (pytest.approx(oracles.map_at_r(items, np.array([0, 1, 0, 0]))), 1)
@@ -160,7 +162,7 @@ def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
 
 def test_map_at_r_ranks_zero_rows_by_cosine_zero():
     items = np.array([[1, 0.0], [0, 0.0], [-1, 0.0], [-1, 0.0]])
-    # from row 0 the zero row is ahead of the opposite rows
+    # Seen from row 0, the zero row ranks before the opposite rows.
     assert metrics.map_at_r(items, ["a", "a", "b", "b"]) == (1.0, 1)
 
 
@@ -179,7 +181,8 @@ def test_silhouette_of_pairs_equals_scikit_learn():
 
 
 def test_silhouette_is_independent_of_blocks():
-    # more rows than a block, and copies of rows: the copies' distances are those of the rows
+    # There are more rows than in a block, and the copies of a row have the same distances as the
+    # row.
     items, labels = oracles.blobs(4, n=1500, d=3)
     many, many_labels = np.tile(items, (3, 1)), np.tile(labels, 3)
     truth = silhouette_score(oracles.unit(many), many_labels, metric="cosine")
@@ -215,7 +218,7 @@ def test_recovery_ignores_norms_rotation_and_label_names(metric):
     random = np.random.default_rng(0)
     rotation = np.linalg.qr(random.standard_normal((6, 6)))[0]
     changed = (items * 2.0 ** random.integers(-30, 30, 80)[:, None]) @ rotation
-    # names that sort like the numbers
+    # The names of the labels have the same order as their numbers.
     assert metric(changed, [f"label {c}" for c in labels]) == pytest.approx(truth, abs=1e-9)
     assert metric(items.astype(np.float32), labels) == pytest.approx(truth, abs=1e-4)
 
@@ -290,6 +293,6 @@ def test_auc_of_counts_is_exact_beyond_63_bits():
         value, low, high = auc.auc_of_counts(counts, near)
         assert value == twice / (2 * sum(same) * sum(other))
         assert low <= value <= high
-    # between 63 and 64 bits
+    # These products of counts need between 63 and 64 bits.
     counts = np.array([[3_500_000_000, 0], [0, 3_500_000_000]])
     assert auc.auc_of_counts(counts, near) == (1.0, 1.0, 1.0)

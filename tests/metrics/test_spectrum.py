@@ -1,4 +1,4 @@
-"""Spectrum of one embedding, hubness, popularity bias, strata of popularity."""
+"""Tests of the spectrum of an embedding, hubness, popularity bias and strata of popularity."""
 
 import math
 
@@ -47,7 +47,7 @@ def test_ranks_of_rows_along_one_axis_are_one():
 
 
 def published_isoscore(items):
-    """Rudman et al. 2022, algorithm 1, step by step."""
+    """Compute IsoScore step by step, by algorithm 1 of Rudman et al. (2022)."""
     n = items.shape[1]
     principal = np.linalg.eigvalsh(np.cov(items.T))
     normalised = principal * math.sqrt(n) / np.linalg.norm(principal)
@@ -85,7 +85,7 @@ def test_mean_cosine_equals_mean_over_pairs(make):
 
 def test_mean_cosine_of_extreme_magnitudes():
     rows = [[1e-300, -1e300], [-1e300, 1e-300], [1e-320, 0]]
-    # cosines 0, 0 and -2e-600 + 0: the first two rows are the axes
+    # The first two rows are the axes, so the three cosines are 0, -1 and about 0.
     assert metrics.mean_cosine(rows).value == pytest.approx(-1 / 3)
 
 
@@ -145,7 +145,7 @@ def test_popularity_bias_ignores_scale():
     items = 1e-9 * np.stack([np.log(counts), np.ones(10)], axis=1)
     bias = metrics.popularity_bias(items, counts, lists_of(10, 3, 10))
     assert bias.norm_correlation > 0.9
-    # rounding gives unit rows several lengths
+    # Rounding gives the rows of unit norm several lengths.
     unit = oracles.unit(np.random.default_rng(0).standard_normal((10, 7)))
     assert np.isnan(metrics.popularity_bias(unit, counts, lists_of(10, 3, 10)).norm_correlation)
     for alike in (np.ones((10, 2)), np.full((10, 3), 0.1)):
@@ -205,7 +205,7 @@ def test_stratified_auc_of_one_stratum_is_pair_auc():
     items, labels = oracles.blobs(9)
     result = metrics.stratified_auc(items, labels, np.ones(60), n_strata=10)
     exact = metrics.pair_auc(items, labels).value
-    # all pairs are equally popular: one stratum holds them all
+    # All pairs are equally popular, so one stratum contains them all.
     assert result.low <= exact <= result.high
     assert np.isnan(result.strata).sum() == 9
 

@@ -1,4 +1,4 @@
-"""Recommendations are the items with the largest scores, without the seen ones."""
+"""Recommendations are the items with the largest scores, except items that the user has seen."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from fastcos import CosineMF, LinearMF
 
-# more than one block of users, which has 65,536
+# This many copies of the users fill more than one block, which holds 65,536 users.
 COPIES = 800
 
 
@@ -79,7 +79,7 @@ def test_recommend_takes_data_frames(model):
     pandas = pytest.importorskip("pandas")
     X = np.random.default_rng(0).poisson(1.0, (30, 8)).astype(np.float64)
     frame = pandas.DataFrame(X, columns=[f"item {j}" for j in range(8)])
-    recommendations = model.fit(frame).recommend(frame, 2)  # without a warning of feature names
+    recommendations = model.fit(frame).recommend(frame, 2)  # no warning of feature names
     np.testing.assert_array_equal(recommendations.indices, model.fit(X).recommend(X, 2).indices)
 
 

@@ -1,4 +1,4 @@
-"""CosineMF: training, embeddings, refused arguments, saved models."""
+"""Tests of CosineMF: training, embeddings, refused arguments, saved models."""
 
 import json
 
@@ -78,7 +78,7 @@ def test_cosine_mf_decreases_its_loss(simulation, similarity, loss):
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4))]
 )
 def test_cosine_mf_recovery_depends_on_the_temperature(seed):
-    """At one temperature the cosine beats the dot product; a worse one predicts better."""
+    """At one temperature, the cosine beats the dot product; another one has a lower loss."""
     X, cluster, *_ = simulate_interactions(1000, 200, random_state=seed)
 
     def fitted(similarity, temperature):
@@ -89,7 +89,7 @@ def test_cosine_mf_recovery_depends_on_the_temperature(seed):
     (dot, _), (tuned, _) = fitted("dot", 0.25), fitted("dot", 2.0)
     assert cosine > dot
     assert tuned > cosine - 0.01
-    # the held-out loss, which early stopping minimises, prefers what recovers less
+    # Early stopping minimises the held-out loss, and this loss prefers a model that recovers less.
     assert low < cosine - 0.05
     assert low_loss < loss
 
@@ -166,7 +166,7 @@ def test_cosine_mf_without_item_bias_learns_none(simulation):
     for loss in ("info_nce", "negative_sampling"):
         parameters = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
         without = CosineMF(5, item_bias=False, **parameters).fit(X)
-        # what is left corrects for the drawing of the negatives
+        # The remaining bias corrects for how often each negative is drawn.
         expected = 0.75 * np.log(counts[counts > 0])
         np.testing.assert_allclose(without.item_bias_[counts > 0], expected, rtol=1e-6)
         learned = CosineMF(5, **parameters).fit(X).item_bias_[counts > 0]
@@ -204,7 +204,7 @@ def test_split_held_out_takes_a_share_of_every_user(simulation):
     np.testing.assert_array_equal((known + held).toarray(), X.toarray())
     assert not known.multiply(held).nnz
     n, out = np.diff(X.indptr), np.diff(held.indptr)
-    assert (np.abs(out - 0.2 * n)[n > 1] <= 3).all()  # items' last ones were put back
+    assert (np.abs(out - 0.2 * n)[n > 1] <= 3).all()  # The last interaction of an item is put back.
     assert abs(held.nnz / X.nnz - 0.2) < 0.02
     assert (np.diff(known.indptr)[n > 0] > 0).all()
     assert (np.bincount(known.indices, minlength=80) > 0).all()
@@ -215,7 +215,7 @@ def test_cosine_mf_stops_early_at_the_best_pass():
     rng = np.random.default_rng(0)
     X = (rng.random((150, 60)) < 0.1).astype(
         float
-    )  # noise: the held-out loss stops decreasing soon
+    )  # For noise, the held-out loss soon stops decreasing.
     model = CosineMF(20, temperature=0.05, validation_fraction=0.2, max_iter=40).fit(X)
     curve = model.validation_curve_
     assert model.n_iter_ == np.flatnonzero(curve == curve.min())[-1] + 1

@@ -1,4 +1,4 @@
-"""LinearMF against dense closed forms; refused arguments, saved models."""
+"""LinearMF, compared with dense closed forms; refused arguments and saved models."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_linear_mf_follows_scikit_learn(estimator, check):
 
 
 def interactions(n=60, p=20, seed=0, dtype=np.float64):
-    """Counts with empty rows and columns; the first columns are popular."""
+    """Return counts with empty rows and columns; the first columns are popular."""
     rng = np.random.default_rng(seed)
     X = rng.poisson(np.linspace(1.5, 0.1, p), size=(n, p)).astype(dtype)
     X[[3, n - 1]] = 0
@@ -154,7 +154,7 @@ def test_linear_mf_empty_users_and_items_are_exact_zeros(container):
     items, users = model.item_embeddings("weights"), model.user_embeddings(container(X), "weights")
     assert np.flatnonzero(~items.any(axis=1)).tolist() == [5, 19]
     assert np.flatnonzero(~users.any(axis=1)).tolist() == [3, 59]
-    X[:, 7] = 3.0  # constant: nothing is left after centring
+    X[:, 7] = 3.0  # A constant column is zero after centring.
     model = LinearMF(4, regularization=9.0, center=True).fit(container(X))
     assert np.flatnonzero(~model.item_embeddings().any(axis=1)).tolist() == [5, 7, 19]
 
@@ -333,7 +333,7 @@ def test_linear_mf_warns_of_ties_that_matter():
     with pytest.warns(AmbiguousSolutionWarning, match="not unique"):
         LinearMF(2, solver="direct").fit(X)
     LinearMF(3, solver="direct").fit(X)
-    LinearMF(5, solver="direct").fit(X)  # 0 = 0 concerns columns that are zero
+    LinearMF(5, solver="direct").fit(X)  # Only zero columns tie here.
     LinearMF(2, solver="direct", objective="weight_decay", regularization=4.0).fit(X)
 
 
@@ -351,7 +351,7 @@ def test_linear_mf_default_rank_and_regularization(tmp_path):
         assert loaded.get_params() == model.get_params()
         assert loaded.regularization_ == model.regularization_
     assert LinearMF().fit(np.tile(X, (3, 4))).components_.shape == (50, 80)
-    # the knee of five columns is the first, at which Eq. 2 would leave none
+    # The knee of five columns would be the first one, at which Eq. 2 would leave no column.
     assert LinearMF(5, objective="weight_decay").fit(X).regularization_ == pytest.approx(s[0] / 2)
 
 
@@ -369,7 +369,7 @@ def test_linear_mf_save_and_load(tmp_path, objective, center):
     assert sorted(fitted) == sorted(name for name in vars(loaded) if name.endswith("_"))
     for name in fitted:
         np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name), strict=True)
-    loaded.save(tmp_path / "model")  # over the files that it maps
+    loaded.save(tmp_path / "model")  # saves over the files that it maps
     np.testing.assert_array_equal(
         LinearMF.load(tmp_path / "model").transform(X), model.transform(X)
     )

@@ -1,4 +1,4 @@
-"""Transformers against dense formulas, and scikit-learn's checks without exceptions."""
+"""Transformers equal dense formulas, and pass all of scikit-learn's checks."""
 
 import numpy as np
 import pytest
@@ -150,7 +150,7 @@ def test_biases_centre_rows_columns_or_both(rows, columns):
         np.testing.assert_allclose(centred.sum(axis=1), 0, atol=1e-12)
     if columns:
         np.testing.assert_allclose(centred.sum(axis=0), 0, atol=1e-12)
-    difference = X - centred  # a row's term plus a column's, and nothing else
+    difference = X - centred  # The difference is a term of the row plus a term of the column.
     assert np.linalg.matrix_rank(difference) <= rows + columns
     np.testing.assert_allclose(centred, np.asarray(biases_removed(X, rows, columns)), atol=1e-12)
 

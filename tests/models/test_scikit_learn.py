@@ -1,4 +1,4 @@
-"""Every estimator inside scikit-learn's compositions: pipelines, grids, clones, frames, joblib."""
+"""Every estimator works in pipelines and grid searches, with clones, data frames and joblib."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline, make_union
 
 import fastcos
 
-# estimators with a parameter and two of its values, if they have any
+# Each entry is an estimator, one of its parameters and two values of it, if it has parameters.
 ESTIMATORS = [
     (fastcos.LinearMF(3, regularization=1.0), "regularization", [0.5, 20.0]),
     (fastcos.CosineMF(3, max_iter=3, random_state=0), "n_components", [2, 4]),
@@ -30,7 +30,7 @@ each = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def data():
-    """Two groups of users, each with items of its own."""
+    """Return interactions of two groups of users, each of which prefers its own items."""
     random = np.random.default_rng(0)
     y = np.repeat([0, 1], 30)
     likes = np.where(y[:, None] == np.arange(12) % 2, 2.0, 0.1)
@@ -58,7 +58,7 @@ def test_clone_copies_parameters_only(estimator, parameter, values, data):
 def test_grid_search_over_a_pipeline(estimator, parameter, values, data):
     X, y = data
     if isinstance(estimator, fastcos.NeighborsTransformer):
-        # the transformer returns a graph of distances to the training rows
+        # The transformer returns a graph of the distances to the training rows.
         last = KNeighborsClassifier(2, metric="precomputed")
     else:
         last = LogisticRegression()
@@ -126,5 +126,5 @@ def test_grid_search_processes_agree_with_one(data):
         for n_jobs in (None, 2)
     ]
     scores = [search.cv_results_["mean_test_score"] for search in results]
-    # k-means sums on as many threads as it is given
+    # The rounding of k-means depends on its number of threads.
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-12)

@@ -1,4 +1,4 @@
-"""Simulated interactions: their laws, reproducibility and refused arguments."""
+"""Simulated interactions: their distributions, reproducibility and refused arguments."""
 
 import subprocess
 import sys
@@ -141,7 +141,8 @@ def test_activity_pareto_clipped_follows_its_law(exponent):
         20_000, 25, user_exponent=exponent, activity_distribution="pareto_clipped", random_state=2
     ).X
     came = np.bincount(np.diff(X.indptr), minlength=13)
-    # U^(-1/b) >= x with probability x^-b; all that is 12 or more, half of 25, counts as 12
+    # U^(-1/b) is at least x with probability x^-b; any value from 12 (half of 25 items) counts as
+    # 12.
     tail = np.append(np.arange(1, 13) ** -exponent, 0)
     assert len(came) == 13
     assert scipy.stats.chisquare(came[1:], (tail[:-1] - tail[1:]) * 20_000).pvalue > 1e-3
@@ -155,7 +156,7 @@ def test_popularity_rank_zipf_is_a_power_of_the_rank():
         descending = -np.sort(-popularity)
         exponents.append(-np.log2(descending[1]))
         np.testing.assert_allclose(descending, np.arange(1, len(descending) + 1) ** -exponents[-1])
-        # the ranking is not that of the item numbers
+        # The popularity does not follow the item numbers.
         assert abs(scipy.stats.spearmanr(popularity, np.arange(len(popularity)))[0]) < 0.4
     assert 0.5 <= min(exponents) < max(exponents) <= 1.5
 
@@ -307,7 +308,8 @@ def test_simulation_refuses_invalid_arguments(changes, message):
 
 
 def test_simulation_of_paper_size_has_expected_spectrum():
-    # a float64 prototype with another random generator: density .341, s_1 2143, 10 values above 100
+    # A float64 prototype with another random generator has a density of .341, s_1 = 2143, and 10
+    # singular values above 100.
     X = simulate_interactions().X
     assert abs(X.nnz / 2e7 - 0.3415) < 0.006
     dense = X.toarray()
@@ -339,5 +341,6 @@ def test_simulation_memory_is_that_of_interactions(preset):
     output = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
-    # 160 MB of X, 40 MB of preferences, 24 MB of sizes; n p bytes would be 100 GB
+    # X takes 160 MB, the preferences 40 MB and the sizes 24 MB; an array of n p bytes would take
+    # 100 GB.
     assert float(output) < 500

@@ -1,4 +1,4 @@
-"""Slow truths of cosines in changing metrics: NumPy and SciPy only, nothing of fastcos."""
+"""Slow reference code for cosines in changing metrics, by NumPy and SciPy alone."""
 
 import itertools
 
@@ -16,12 +16,12 @@ def vertices(d, K):
 
 
 def cosines_at(x, y, weights):
-    """Cosines of one pair for every row of weights."""
+    """Return the cosines of one pair, one for every row of weights."""
     return (weights @ (x * y)) / np.sqrt((weights @ (x * x)) * (weights @ (y * y)))
 
 
 def minimise_over_box(f, d, K, rng, starts=4):
-    """The least value that L-BFGS-B finds for f(w), w in [1, K]^d."""
+    """Return the smallest value that L-BFGS-B finds for f(w), with w in [1, K]^d."""
     L = np.log(K)
     points = [np.full(d, L / 2), *rng.uniform(0, L, (starts, d)), *(L * rng.integers(0, 2, (2, d)))]
     return min(
@@ -37,7 +37,7 @@ def cosine_matrix(rows):
 
 
 def neighbour_sets(rows, k):
-    """mask[i, j]: j is one of the k nearest of i, ties by lower index."""
+    """Return mask[i, j]: whether j is among the k nearest of i; ties go to the lower index."""
     scores = cosine_matrix(rows)
     np.fill_diagonal(scores, -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -52,7 +52,7 @@ def random_rotation(rng, d):
 
 
 def random_map(rng, d, condition):
-    """An invertible matrix whose singular values fill [1, condition]."""
+    """Return an invertible matrix whose singular values fill [1, condition]."""
     values = np.exp(rng.uniform(0, np.log(condition), d))
     values[0], values[-1] = 1, condition
     return (random_rotation(rng, d) * values) @ random_rotation(rng, d).T

@@ -1,18 +1,18 @@
-"""Comparators that several tests share; test_compare_helper.py feeds them wrong answers."""
+"""Comparisons that several tests share; test_compare_helper.py passes wrong answers to them."""
 
 import numpy as np
 
 
 def assert_same_neighbours(columns, scores, truth, rtol=1e-6):
-    """Neighbours are those of truth (n, m) float64; only scores that tie within rtol may swap.
+    """Check that neighbours agree with the true scores (n, m); only ties within rtol may swap.
 
-    Excluded pairs are -inf in truth; all k columns of a row must be real neighbours.
+    Excluded pairs have the true score -inf. All k columns of a row must be allowed neighbours.
     """
     columns, scores = np.asarray(columns), np.asarray(scores)
     n, k = columns.shape
     assert scores.shape == (n, k) == (len(truth), k), "shapes differ"
     best = -np.sort(-truth, axis=1)[:, :k]
-    # take_along_axis would read the last column for padding
+    # take_along_axis would read the last column in place of padding (-1).
     assert columns.min() >= 0, "padding or a negative column"
     assert columns.max() < truth.shape[1], "a column out of range"
     assert all(len(set(row)) == k for row in columns.tolist()), "a repeated column"
@@ -22,9 +22,9 @@ def assert_same_neighbours(columns, scores, truth, rtol=1e-6):
 
 
 def assert_same_bits(*arrays):
-    """All arrays have one type, one shape and the same bytes."""
+    """Check that all arrays have the same type, shape and bytes."""
     first, *others = (np.ascontiguousarray(array) for array in arrays)
     for other in others:
         assert (other.dtype, other.shape) == (first.dtype, first.shape), "type or shape differ"
-        # as bytes, so that NaN equals NaN and 0.0 differs from -0.0
+        # Bytes are compared, so that NaN equals NaN and 0.0 differs from -0.0.
         assert other.tobytes() == first.tobytes(), "the bits differ"

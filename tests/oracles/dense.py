@@ -1,4 +1,4 @@
-"""The truth of the dense searches: keys by their documented sums, of which the best are sorted."""
+"""The truth of dense searches: keys of all pairs by the documented sums, sorted by NumPy."""
 
 import itertools
 
@@ -10,7 +10,7 @@ BLOCK = 2**17
 
 
 def _lane_sums(terms):
-    """Sums over the first axis in 16 lanes, lanes added by halves, the rest one by one."""
+    """Sum over the first axis in 16 lanes; add the lanes by halves, then the rest one by one."""
     depth = len(terms)
     whole = depth - depth % 16
     lanes = np.zeros((16, *terms.shape[1:]))
@@ -25,7 +25,7 @@ def _lane_sums(terms):
 
 
 def keys(queries, items, form):
-    """Float64 keys (n, p); "euclidean" is minus the squared distance."""
+    """Return keys (n, p) in float64; for "euclidean", a key is minus the squared distance."""
     queries, items = (np.ascontiguousarray(rows.T, np.float64) for rows in (queries, items))
     (depth, n), p = queries.shape, items.shape[1]
     truth = np.empty((n, p))
@@ -44,7 +44,7 @@ def keys(queries, items, form):
 
 
 def top_k(queries, items, k, form, exclude_self=False, excluded=None, allowed=None):
-    """Indices and keys (n, k): descending key, equal keys by lower index; padded by -1 and -inf."""
+    """Return indices and keys (n, k) by descending key, then by index, padded by -1 and -inf."""
     truth = keys(queries, items, form)
     if exclude_self:
         np.fill_diagonal(truth, -np.inf)
@@ -58,7 +58,7 @@ def top_k(queries, items, k, form, exclude_self=False, excluded=None, allowed=No
 
 
 def _best_first(row, k):
-    """Columns of the k highest keys. Only keys that reach the k-th highest are sorted."""
+    """Return the columns of the k highest keys, sorting only keys that reach the k-th highest."""
     candidates = np.arange(len(row))
     if k < len(row):
         candidates = np.flatnonzero(row >= np.partition(row, len(row) - k)[len(row) - k])

@@ -1,4 +1,4 @@
-"""Rows that a search by bounds finds hard, n x d float32."""
+"""Families of rows (n, d) in float32 on which a search by bounds is hard."""
 
 import numpy as np
 
@@ -53,12 +53,12 @@ def one_hot(n, d):
 
 
 def off_centre(n, d):
-    """Rows with a mean much longer than what distinguishes them, as embeddings of texts have."""
+    """Return rows whose mean is much longer than their differences, as in text embeddings."""
     return gaussian(n, d) + np.float32(3)
 
 
 def clustered(n, d):
-    """Half of the rows near one direction, 1e-9 to 0.1 apart, of any norm; one zero row."""
+    """Return rows of any norm, half of them 1e-9 to 0.1 from one direction, and a zero row."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((n, d))
     away = 10.0 ** rng.uniform(-9, -1, (n, 1)) * rng.standard_normal((n, d))

@@ -1,4 +1,4 @@
-"""Every measure as one dense float64 formula: (Q, B) to scores (n, p). Imports nothing of ours."""
+"""Every measure as a dense float64 formula from (Q, B) to scores (n, p), without our code."""
 
 import numpy as np
 import scipy  # whose submodules are imported when they are used: bench imports this module often
@@ -81,7 +81,7 @@ def augmented(Q, B, beta, normalized=False):
 
 
 def others(scores):
-    """Rows of scores without the diagonal, for rows that are the items themselves."""
+    """Return scores without the diagonal, for queries that are the items themselves."""
     n = len(scores)
     return scores[~np.eye(n, dtype=bool)].reshape(n, n - 1)
 
@@ -129,7 +129,8 @@ def mutual_proximity(B):
     d = 1 - cosine(B, B)
     rest = others(d)
     law = scipy.stats.norm(rest.mean(axis=1), rest.std(axis=1))
-    mine = np.array([law.sf(column) for column in d.T]).T  # (i, j): beyond d_ij as i sees it
+    # Entry (i, j) is the probability that a distance from i exceeds d_ij.
+    mine = np.array([law.sf(column) for column in d.T]).T
     return mine.T * mine
 
 
@@ -149,7 +150,7 @@ def recos(Q, B):
 
 
 def word_rotator(x, y, V):
-    """Optimal transport between two bags of the vectors V, as a linear programme over all pairs."""
+    """Solve the optimal transport between two bags of the vectors V as a linear programme."""
     size = norms(V)
     a, b = x * size / (x * size).sum(), y * size / (y * size).sum()
     cost = 1 - cosine(V, V)

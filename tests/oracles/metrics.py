@@ -1,4 +1,4 @@
-"""Reference implementations of the metrics, and hard inputs. Imports nothing of fastcos."""
+"""Reference implementations of the metrics without fastcos, and hard inputs."""
 
 import math
 
@@ -14,13 +14,13 @@ def unit(items):
 
 
 def cosines(items):
-    """Rounded, so that cosines that are equal on paper are equal."""
+    """Return rounded cosines, so that those that are equal in theory are equal."""
     rows = unit(items)
     return np.round(rows @ rows.T, 12)
 
 
 def pair_scores(items, labels):
-    """Cosines of all pairs of non-zero rows, and whether they share the label."""
+    """Return the cosines of all pairs of non-zero rows, and whether the two rows share a label."""
     keep = np.asarray(items).any(axis=1)
     table, labels = cosines(np.asarray(items)[keep]), np.asarray(labels)[keep]
     i, j = np.triu_indices(len(table), 1)
@@ -28,14 +28,14 @@ def pair_scores(items, labels):
 
 
 def auc(scores, same):
-    """P(same > other) + half P(equal), by counting."""
+    """Return P(same > other) + P(same = other) / 2, by counting."""
     others = np.sort(scores[~same])
     wins = sum(np.searchsorted(others, scores[same], side).sum() for side in ("left", "right"))
     return wins / (2 * same.sum() * (~same).sum())
 
 
 def ranked(line, own):
-    """All rows but own, by descending score, then by index."""
+    """Return all rows except `own`, by descending score, then by index."""
     return sorted((j for j in range(len(line)) if j != own), key=lambda j: (-line[j], j))
 
 
@@ -56,7 +56,7 @@ def map_at_r(items, labels):
 
 
 def blobs(seed, n=60, d=7, n_labels=4, noise=1.5):
-    """Clusters that overlap, rows in no order, one label rarer than the others."""
+    """Return overlapping clusters in random order; one label is rarer than the others."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, n_labels, n)
     labels[labels == n_labels - 1] = np.where(
@@ -67,7 +67,7 @@ def blobs(seed, n=60, d=7, n_labels=4, noise=1.5):
 
 
 def signs(seed, n=50):
-    """Rows of 16 signs: cosines are multiples of 1/8 without rounding, and most are tied."""
+    """Return rows of 16 signs, whose cosines are exact multiples of 1/8 and mostly tie."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 3, n)
     rows = random.choice([-1.0, 1.0], (n, 16))
@@ -76,7 +76,7 @@ def signs(seed, n=50):
 
 
 def small_integers(seed, n=48):
-    """Rows of -1, 0, 1: ties, duplicates, multiples, and zero rows."""
+    """Return rows of -1, 0 and 1, with ties, duplicates, multiples and zero rows."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 3, n)
     rows = random.integers(-1, 2, (n, 4)).astype(float)
@@ -86,9 +86,9 @@ def small_integers(seed, n=48):
 
 
 def ranking_scores(recommended, relevant, k):
-    """The scores of one user's list: relevant maps the held-out items to their gains.
+    """Return the scores of one user's list; `relevant` maps held-out items to their gains.
 
-    An item below 0 is none. The user has at least one held-out item.
+    A negative number in the list is not an item. The user has at least one held-out item.
     """
     is_hit = [item in relevant for item in recommended[:k]]
     ranks = [rank for rank, hit in enumerate(is_hit, 1) if hit]

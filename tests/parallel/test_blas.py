@@ -1,7 +1,7 @@
-"""BLAS has one thread where no other thread can notice it, and otherwise the program's number."""
+"""BLAS uses one thread only if no other thread can notice it, else the program's number."""
 
 import contextlib
-import os  # noqa: F401  this module's names are those of the programs below
+import os  # noqa: F401  programs below import all names of this module
 import signal  # noqa: F401
 import threading
 import time  # noqa: F401
@@ -23,7 +23,7 @@ def blas_threads():
 
 @pytest.fixture(scope="module")
 def run_alone():
-    """Return a function that runs a program which starts with one thread, and two of BLAS."""
+    """Return a function that runs a program in a process with one thread, and two BLAS threads."""
     if config.count_cpus() < 2:
         pytest.skip("BLAS has one thread on one core")
     variables = {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
@@ -39,7 +39,7 @@ def run_alone():
 
 @contextlib.contextmanager
 def another_thread(*steps, is_daemon=False):
-    """Yield a function that lets another thread, which exists all the while, do the next step."""
+    """Yield a function that lets another thread, which already exists, do its next step."""
     turns = [threading.Event() for _ in steps], [threading.Event() for _ in steps]
 
     def work():
@@ -87,7 +87,7 @@ with parallel.one_blas_thread():
 """)
 
 
-# A program limits BLAS in one of its threads while another one computes an SVD.
+# The program limits BLAS in one of its threads while another thread computes an SVD.
 USER = """
 user = contextlib.ExitStack()
 def limit():

@@ -1,4 +1,4 @@
-"""Buffer pool: freed memory is reused, memory in use never."""
+"""The buffer pool reuses freed memory, but never memory that is in use."""
 
 import gc
 import threading
@@ -19,7 +19,8 @@ needs_reuse = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", autouse=True)
 def no_garbage():
-    gc.collect()  # half a second after many tests; those of this file leave no cycles
+    # After many tests, this takes half a second; the tests of this file leave no cycles.
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,8 @@ def test_pool_holds_a_few_blocks():
 @needs_reuse
 @pytest.mark.parametrize(("mebibytes", "blocks"), [(23, 0), (24, 1)])
 def test_pool_fits_the_working_memory(mebibytes, blocks):
-    fastcos.set_config(working_memory=mebibytes)  # a fourth of 24 is 5 MiB in whole huge pages
+    # A quarter of 24 MiB has room for 5 MiB in whole huge pages.
+    fastcos.set_config(working_memory=mebibytes)
     array = buffer_pool.empty(LARGE, np.float32)
     del array
     assert len(buffer_pool._free_blocks) == blocks

@@ -1,4 +1,4 @@
-"""Children forked while other threads search, encode, pack or compile."""
+"""Processes are forked while other threads search, encode, pack or compile."""
 
 import os
 import subprocess
@@ -52,7 +52,7 @@ def test_more_children_forked_beside_every_search_end():
     search_beside_forks(5)
 
 
-# while Numba is imported, or compiles
+# Fork while Numba is being imported, or while it compiles.
 @pytest.mark.parametrize(
     "wait", [0.3, *(pytest.param(w, marks=pytest.mark.slow) for w in (0.1, 0.6))]
 )

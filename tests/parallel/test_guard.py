@@ -1,4 +1,4 @@
-"""Public operations among threads, forks, servers and handlers of signals: always right."""
+"""Public operations are correct among threads, forks, servers and signal handlers."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Memory-mapped rows give the audits and leaderboards of the same rows in memory."""
+"""Memory-mapped rows lead to the same audits and leaderboards as rows in memory."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from fastcos.comparison import compare_vectors
 
 @pytest.fixture(scope="module")
 def model():
-    """Items in clusters, with zero rows and duplicates among them; users; labels; popularity."""
+    """Return clustered items (with zero rows and duplicates), users, labels and popularity."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 20, 4000)
     items = rng.standard_normal((20, 12))[labels] + rng.standard_normal((4000, 12))
@@ -28,7 +28,7 @@ def model():
 
 @pytest.fixture
 def few_mib(monkeypatch):
-    """Several blocks of rows of every kind."""
+    """Set a working memory of 2 MiB, so that every kind of row takes several blocks."""
     monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "2")
 
 
@@ -68,7 +68,7 @@ def test_leaderboard_of_mapped_rows_equals_rows_in_memory(model, tmp_path, monke
 def test_measures_that_need_all_rows_are_left_out_or_refused(model, tmp_path, monkeypatch):
     items, _, labels, _ = model
     [mapped] = on_disk(tmp_path, items=items[:500])
-    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "0.5")  # rows that fit are read
+    monkeypatch.setenv("FASTCOS_WORKING_MEMORY", "0.5")  # Rows that fit into this memory are read.
     with pytest.raises(ValueError, match=r"measures must have the capability 'blocks' .* 'csls'"):
         compare_vectors(mapped, labels[:500], measures=["dot", "csls"])
     pairs = np.arange(100).reshape(50, 2), np.arange(50.0)

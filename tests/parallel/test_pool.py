@@ -1,4 +1,4 @@
-"""The pool: every block once, nothing after an error, Ctrl-C, forks, and prange."""
+"""The pool runs every block once, none after an error, and copes with Ctrl-C, forks and prange."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and signa
 
 
 def python(code, *arguments, timeout=60, **environment):
-    """Run code in a fresh process, which must exit with status 0; return what it printed."""
+    """Run code in a new process, which must exit with status 0; return what it printed."""
     script = [code] if code.endswith(".py") else ["-c", code]
     done = subprocess.run(
         [sys.executable, *script, *arguments],
@@ -152,7 +152,7 @@ def test_run_from_several_threads():
 
 
 def test_run_inside_a_block_does_not_deadlock():
-    parallel.reset()  # both threads of a pool of two will be inside a block
+    parallel.reset()  # Both threads of a pool of two will be inside a block.
     outs, used = np.zeros((8, 20)), set()
 
     def inner(lo, hi, out):
@@ -171,7 +171,7 @@ def test_run_inside_a_block_does_not_deadlock():
     worker.join(30)
     assert not worker.is_alive(), "deadlock"
     np.testing.assert_array_equal(outs, 1)
-    # calls from inside a block start no others: each row is filled by the thread of its block
+    # A call from inside a block starts no other thread, so the thread of the block fills each row.
     assert len({out for _, out in used}) == len(used)
 
 
@@ -325,7 +325,7 @@ def test_run_does_not_wait_for_blocks_of_other_callers():
     hog = threading.Thread(
         target=parallel.run, args=(long_block, np.arange(3)), kwargs={"n_threads": 2}
     )
-    parallel.reset()  # both threads of a pool of two will be busy
+    parallel.reset()  # Both threads of a pool of two will be busy.
     hog.start()
     time.sleep(0.1)
     with pytest.raises(StopError):
@@ -348,7 +348,7 @@ def test_progress_reaches_the_total_in_the_calling_thread(n_threads):
         callers.add(threading.get_ident())
 
     def wait_a_little(lo, hi):
-        time.sleep(0.01 * n_threads)  # the waiting caller reports several times
+        time.sleep(0.01 * n_threads)  # The waiting caller reports its progress several times.
 
     parallel.run(wait_a_little, np.arange(0, 201, 10), n_threads=n_threads, progress=note)
     done = [d for d, _ in seen]
@@ -441,8 +441,9 @@ def test_ctrl_c_stops_a_call_within_half_a_second(n_threads):
 @POSIX
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_second_ctrl_c_leaves_no_block_running(is_restarted):
-    # the first interrupts the wait, the second the wait for the running block; where system calls
-    # are restarted, as after an import of polars, both come when that has ended
+    # The first Ctrl-C interrupts the wait, and the second one interrupts the wait for the running
+    # block. If system calls are restarted (as after an import of polars), both come when this block
+    # has ended.
     signal.siginterrupt(signal.SIGINT, not is_restarted)
     release, ended = threading.Event(), threading.Event()
 
@@ -538,7 +539,7 @@ print(threading_layer(), get_num_threads())
 
 def test_run_raises_if_prange_skips_a_block(monkeypatch):
     def skip(blocks, done, *arrays):
-        done[: 1 if len(done) == 1 else -2] = 1  # the trial has one block
+        done[: 1 if len(done) == 1 else -2] = 1  # The trial run has one block.
 
     parallel.reset()
     monkeypatch.setattr("numba.threading_layer", lambda: "omp")
@@ -627,7 +628,8 @@ def test_helping_threads_leave_the_cpu_of_the_caller():
         meeting.wait(30)
         cpus[threading.get_ident() == caller] = os.sched_getaffinity(0)
 
-    parallel.run(record, np.arange(3), n_threads=2)  # the pool has a thread, with all CPUs
+    # The pool now has a thread that may run on all CPUs.
+    parallel.run(record, np.arange(3), n_threads=2)
     try:
         for cpu in sorted(allowed)[:2]:
             os.sched_setaffinity(0, {cpu})

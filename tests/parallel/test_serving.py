@@ -1,4 +1,4 @@
-"""An index in servers: ten thousand searches each by threads, forked children and gunicorn."""
+"""Threads, forked children and gunicorn each search an index ten thousand times."""
 
 import json
 import multiprocessing
@@ -58,7 +58,7 @@ def test_searches_of_eight_threads_are_right():
 
 def test_searches_of_forked_children_are_right():
     index = SimilarityIndex().fit(ITEMS)
-    expected = index.search(QUERIES, K).indices  # the pool is there before the fork
+    expected = index.search(QUERIES, K).indices  # The pool exists before the fork.
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     children = [
@@ -111,7 +111,7 @@ def server(tmp_path):
 
 
 def wrong_answers(url, first, expected):
-    for _ in range(50):  # the workers come up after the socket
+    for _ in range(50):  # The socket opens before the workers are ready.
         try:
             with urllib.request.urlopen(f"{url}/?{first}", timeout=300) as response:
                 answer = json.load(response)

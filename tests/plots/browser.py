@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of pages: loads files alone, and keeps what its console says."""
+"""A headless Chromium for tests of pages. It only loads files, and keeps its console's messages."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 
-# names that would run, load or break something, if they were markup, by kind
+# By kind, names that would run, load or break something if they were taken as markup.
 KINDS = {
     "ends a script": "</script><img src=x onerror=alert(1)>",
     "ends a title": "</title><script>alert(1)</script>",
@@ -33,7 +33,7 @@ HOSTILE = list(KINDS.values())
 
 @contextlib.contextmanager
 def opened_browser():
-    """Yield a driver; skip where selenium, chromium or chromedriver is missing."""
+    """Yield a driver; skip the test if selenium, chromium or chromedriver is missing."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     from selenium.webdriver.chrome.service import Service
 
@@ -55,7 +55,7 @@ def opened_browser():
 
 
 def resize(browser, width, height=1400, *, dark=False):
-    """Give the page a width in CSS pixels, narrower than a window can be."""
+    """Give the page a width in CSS pixels, which may be narrower than any window."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -63,10 +63,10 @@ def resize(browser, width, height=1400, *, dark=False):
 
 
 def load(browser, page, folder, fragment="", *, ready="explore"):
-    """Open a page, and wait for the object of its script."""
+    """Open a page, and wait until its script has created its object."""
     (folder / "page.html").write_text(page, "utf8")
     browser.get("about:blank")
-    browser.get_log("performance")  # empties it
+    browser.get_log("performance")  # empties the log
     browser.get(f"file://{folder}/page.html{fragment}")
     wait(browser, f"return Boolean(window.{ready})")
 
@@ -83,7 +83,7 @@ def text(browser, name):
 
 
 def check_silent(browser):
-    """No message in the console and no request but that of the file itself."""
+    """Check that the console has no message, and that only the file itself was requested."""
     assert browser.get_log("browser") == []
     sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = [

@@ -1,4 +1,4 @@
-"""One browser and one comparison for the tests of all pages with a script."""
+"""One browser and one comparison, which the tests of all pages with a script share."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def compared():
-    """Interactions with clusters, and their comparison by four measures with examples."""
+    """Return clustered interactions, and their comparison by four measures, with examples."""
     data = simulate_interactions(400, 90, random_state=3)
     measures = ["dot", "neg_euclidean", "csls"]
     return data, compare(

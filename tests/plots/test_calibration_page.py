@@ -1,4 +1,4 @@
-"""The page of a calibration: complete, safe, with the numbers of the result."""
+"""The page of a calibration is complete and safe, and shows the numbers of the result."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Figures of a model and of an audit: drawn on the given axes in one style, never shown."""
+"""Figures of a model and of an audit are drawn on the given axes in one style, never shown."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def test_rescalings_display_has_the_norms_of_theory(model):
     assert len(lines) == len(rescalings())
     for named, norms in zip(rescalings(), lines.values(), strict=True):
         a, b = named.rescaling.item_exponents
-        expected = shrinkage**a * s**b  # V has unit columns: items are V S^a Σ^b
+        expected = shrinkage**a * s**b  # V has unit columns, and the items are V S^a Σ^b.
         np.testing.assert_allclose(norms, expected / expected.max(), rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""The page on which a reader moves D, in a real browser: its numbers are Python's."""
+"""In a real browser, the page on which readers move D shows the same numbers as Python."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ def order_of(page):
 
 
 def shown_row(comparison, known):
-    """Item embeddings under a named rescaling, or of Eq. 2."""
+    """Return the item embeddings under a named rescaling, or those of Eq. 2 without a name."""
     name = "dropout" if known is not None else "weight_decay"
     return comparison.models[name].item_embeddings(known and known.rescaling)
 
@@ -73,7 +73,7 @@ def check_scores(browser, comparison):
         assert values["map"] == pytest.approx(at_r, abs=1e-3)
         assert float(text(browser, "auc")) == pytest.approx(auc, abs=1.5e-3)
         votes = labels[top_k(items, k=10).indices]
-        # of equally frequent labels the one that comes first
+        # Among equally frequent labels, the label that comes first wins.
         right = [max(row, key=lambda one: list(row).count(one)) for row in votes.tolist()]
         assert values["accuracy"] == pytest.approx(np.mean(right == labels), abs=2.5 / len(labels))
 
@@ -148,7 +148,7 @@ def test_address_keeps_a_small_strength_and_its_select(browser, tmp_path):
         data.X, data.item_cluster, n_components=4, regularization=1e-3, measures=["cosine"],
         grid=False,
     )  # fmt: skip
-    # 1e-05 as Python writes it
+    # Python writes this number as 1e-05.
     load(browser, figure_page(comparison, data.X), tmp_path, "#lambda=1e-05&k=2")
     assert browser.execute_script("return explore.state.lambda") == 1e-5
     select = "return document.getElementById('lambda').selectedOptions[0]?.textContent"
@@ -192,7 +192,7 @@ def test_keyboard_moves_d_and_finds_items(browser, small_page, tmp_path):
 
 def test_replay_visits_the_named_rescalings(browser, small_page, tmp_path):
     page = small_page.replace('"rest":6500', '"rest":40')
-    # the digest of the script stays: only data changed
+    # The digest of the script stays valid, because only data changed.
     load(browser, page, tmp_path)
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia",
@@ -228,9 +228,9 @@ def paper():
 
 @pytest.mark.slow
 def test_figure_page_of_the_paper(browser, paper, tmp_path):
-    """At the paper's size: a drag between two panels, then an item's neighbours, as one reads them.
+    """A reader drags D from one panel to another, and looks up the neighbours of an item.
 
-    And the scores of each named D.
+    The model has the size of the paper's. The test also reads the scores of each named D.
     """
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
@@ -253,13 +253,13 @@ def test_figure_page_of_the_paper(browser, paper, tmp_path):
     wait(browser, "return explore.state.b < -0.4")
     at = browser.execute_script("return [explore.state.a, explore.state.b]")
     assert at == pytest.approx([0, -0.5], abs=0.02)
-    # the drag ends within half a pixel; the name takes the rest
+    # The drag ends within half a pixel of the named D; choosing its name sets D exactly.
     browser.find_element(By.ID, "named-3").click()
     wait(browser, "return document.getElementById('auc').textContent === '0.949'")
     assert browser.execute_script(pixels) != before
     assert text(browser, "users") == predictions
 
-    # an item by its number, and one by a click into its row
+    # One item is found by its number, and another one by a click into its row.
     order, items = order_of(page), result.models["dropout"].item_embeddings("balanced")
     nearest = top_k(items, k=10)
     search = browser.find_element(By.ID, "search")
@@ -277,7 +277,7 @@ def test_figure_page_of_the_paper(browser, paper, tmp_path):
 
 
 def check_shown_neighbours(browser, item, nearest):
-    """The list that a reader sees has the neighbours of top_k, with their cosines."""
+    """Check that the list on the page has the neighbours of top_k, with their cosines."""
     wait(
         browser, f"return document.getElementById('item-name').textContent.includes('item {item} ')"
     )
@@ -291,7 +291,7 @@ def check_shown_neighbours(browser, item, nearest):
     np.testing.assert_allclose(shown, nearest.scores[item], atol=5.1e-4)
 
 
-# How long the products of all pairs of rows take in the simplest loop, on this machine.
+# This script measures how long the simplest loop over all pairs of rows takes on this machine.
 PLAIN_PRODUCTS = """
 const n = 1000, d = 50, rows = Float32Array.from({length: n * d}, (_, i) => i % 7 - 3);
 function plain() {
@@ -313,10 +313,11 @@ function milliseconds(work) {
 
 @pytest.mark.slow
 def test_redraw_of_a_thousand_items_follows_a_drag(browser, paper, tmp_path):
-    """A redraw takes less than 50 ms, or on a slow machine at most 1.5 times as long as the loop.
+    """A redraw takes less than 50 ms or, on a slow machine, at most 1.5 times as long as a loop.
 
-    Median times of redraw and loop on two cores of an Intel Xeon (Emerald Rapids): 49 and 42 ms
-    when the machine is idle, 81 and 76 ms when it is not.
+    The loop multiplies all pairs of rows. On two cores of an Intel Xeon (Emerald Rapids), the
+    median times of redraw and loop are 49 and 42 ms if the machine is idle, and 81 and 76 ms if it
+    is busy.
     """
     load(browser, figure_page(paper[1], paper[0]), tmp_path)
     wait(browser, "return document.getElementById('pad').dataset.ready === 'true'", 60)
@@ -380,7 +381,7 @@ def test_hostile_name_is_text(browser, hostile, kind):
     expected = json.dumps(f"{KINDS[kind]} ({KINDS[kind]})")
     shown = "document.getElementById('item-name').textContent"
     assert browser.execute_script(f"return {shown} === {expected}")
-    # nothing but the elements of the page itself
+    # The page has no elements except its own.
     count_elements = (
         "return document.querySelectorAll('img, iframe, b, main :is(link, script)').length"
     )
@@ -498,7 +499,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "ml-latest-small"
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="MovieLens latest-small is not there")
 def test_items_page_of_films(browser, tmp_path):
-    """Real names, labels and neighbours: what the page shows is what Python computes."""
+    """The page shows the names, labels and neighbours of real films as Python computes them."""
     read = read_interactions(DATA / "ratings.csv.zip", value="")
     model = LinearMF(50, random_state=0).fit(read.X)
     films = io.read_labels(DATA / "movies.csv", read.item_ids, column="genres")

@@ -1,4 +1,4 @@
-"""The page of an audit: complete, safe, self-contained, accessible."""
+"""The page of an audit is complete, safe, self-contained and accessible."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ VOID = {"input", "link", "meta"}
 
 
 class Reader(HTMLParser):
-    """Checks that tags close in order, and keeps what there is."""
+    """Checks that tags are closed in order, and keeps the tags and the text."""
 
     def __init__(self):
         super().__init__(convert_charrefs=True)
@@ -91,10 +91,10 @@ def test_page_shows_a_sentence_a_figure_and_advice_and_folds_all_else(full, page
     assert report.headline in opened
     assert report.verdict not in opened
     assert opened.count("<figure>") == 1
-    assert opened.count("<svg") == 2  # for wide and for narrow windows
+    assert opened.count("<svg") == 2  # one drawing for wide and one for narrow windows
     assert "<table" not in opened
     assert all(f"<li>{markupsafe.escape(line)}</li>" in opened for line in report.advice)
-    # each section says its result before it is opened
+    # The heading of each section states its result even before the section is opened.
     summaries = re.findall(r"<summary><h2>(.*?)</h2>(.*?)</summary>", folded)
     unanswered = [title for title, answer in summaries if not answer]
     assert unanswered == ["The answer in full", "How to read this"]
@@ -111,7 +111,7 @@ def test_page_has_light_and_dark_wide_and_narrow(page):
     assert "max-width: 46rem" in page
     kinds = [a["class"] for tag, a in read(page).seen if tag == "svg"]
     assert kinds.count("wide") == kinds.count("narrow") == 3
-    # drawings take the colours of the style sheet, so that a dark page has no light drawing
+    # Drawings use the colours of the style sheet, so a dark page has no light drawing.
     drawings = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
     assert not re.search(r"#[0-9a-f]{6}\b", "".join(drawings))
     ids = [name for drawing in drawings for name in set(re.findall(r'id="(\w+)"', drawing))]
@@ -138,7 +138,7 @@ def test_colours_have_contrast(page):
 
 
 def contrast(one, other):
-    """Ratio of relative luminances, WCAG 2.2."""
+    """Return the contrast ratio of two colours, from relative luminances as in WCAG 2.2."""
 
     def luminance(colour):
         parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
@@ -196,7 +196,7 @@ def check_fits_the_window(page, tmp_path, width):
       parent.document.title = [document.documentElement.scrollWidth, innerWidth, shown.length,
                         small.length].join(" ");
     </script>"""
-    # in a frame: a window of headless Chromium is at least 500 points wide
+    # The page is in a frame, because a window of headless Chromium is at least 500 points wide.
     framed = escape(page.replace("</body>", measure + "</body>"))
     frame = f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{framed}"></iframe>'
     (tmp_path / "page.html").write_text(f"<title>none</title>{frame}", "utf8")
@@ -208,6 +208,6 @@ def check_fits_the_window(page, tmp_path, width):
     title = re.search(r"<title>([\d ]+)</title>", done.stdout).group(1)
     content, window, shown, small = map(int, title.split())
     assert content <= window == width
-    # of every chart one drawing is shown, at its own size
+    # Of the two drawings of every chart, one is shown at its own size.
     assert shown == page.count("<svg") // 2
     assert small == 0
