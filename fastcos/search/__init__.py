@@ -2,10 +2,10 @@
 
 A search for the nearest neighbours among dense rows first makes a plan and then executes it. Two
 kinds of searches need no plan: searches in which each query has its own list of items
-(``candidate_lists``, ``rescoring``), and searches that return all scores (``score_blocks``). An
-index may store the calls of compiled kernels that a plan leads to. The results of ``top_k(Q, X)``
-and ``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, whether the rows are in memory
-or in a file. A search takes this path through the modules::
+(``candidate_lists``, ``rescoring``), and searches that return all scores (``score_blocks``). When
+an index has planned a search, it may store the resulting calls of compiled kernels. The results of
+``top_k(Q, X)`` and ``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, whether the
+rows are in memory or in a file. A search takes this path through the modules::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, which need no validation; see below
@@ -70,7 +70,7 @@ with a given k and a given number of queries (at most 64), the index plans the s
 parts, and usually stores one launch per part (``prepared``). The next search with the same number
 of queries and the same k runs the stored launches without planning. Some searches cannot be
 prepared, for example searches with a large k, or most searches of an index that has grouped equal
-rows. For such a search, the index stores that it cannot be prepared.
+rows. If a search cannot be prepared, the index stores this fact.
 
 A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a

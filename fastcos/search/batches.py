@@ -12,7 +12,7 @@ from fastcos.search.layout import tile_layout
 
 # Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
 # blocks of this many rows therefore forms the same blocks, whether it reads one segment after the
-# other or all items at once. The transformed rows are the same, bit for bit.
+# other or all items at once. In both cases, the transformed rows are the same, bit for bit.
 SEGMENT_MULTIPLE = 4096
 
 

@@ -79,7 +79,8 @@ def main() -> None:
     end = time.monotonic() + _SECONDS_OF_WAITING
     while not readiness.is_ready():
         with code_cache.sole_process(background.LOCK_NAME) as is_sole:
-            # A process that has not compiled the kernels by this time may have been suspended.
+            # If the other process has not finished by ``end``, it may have been suspended, so this
+            # process compiles the kernels itself.
             if is_sole or time.monotonic() > end:
                 compile_searches()
                 return

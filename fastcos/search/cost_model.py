@@ -51,8 +51,8 @@ class CostModel:
     # method "unpacked" for a smaller search would not pay off.
     min_work_unpacked: int = 2**28
     # Computing the float64 score of a row takes as long as comparing this many rows with one query
-    # by tiles. For rows of 384 float32 columns, the number is 7 if the scored row is in a cache,
-    # and 16 if it must be read from memory.
+    # by tiles. For rows of 384 float32 columns, a score takes as long as 7 comparisons if the row
+    # is in a cache, and as long as 16 comparisons if the row must be read from memory.
     tile_rows_per_score: int = 16
     # In a search that allows only some of the rows, reading the codes of all rows takes as long as
     # comparing all rows with this many queries.
@@ -124,8 +124,8 @@ class CostModel:
     # A search with many queries divides the queries among the threads. With more than
     # max_threads_without_ranges threads, the search may also divide the rows into ranges. The rows
     # are divided only if the estimated time with ranges is less than max_share_of_time_in_ranges
-    # times the time without ranges. This limit is below 1, because each range collects its own
-    # candidates.
+    # times the time without ranges. The limit is below 1 to allow for the candidates that each
+    # range collects separately.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The tasks share thresholds in at most this many passes over the rows. A further pass, without
@@ -179,9 +179,9 @@ class CostModel:
     # is the number of rows in the sample that are among the k best of all rows. The rank is the
     # expected value of N plus threshold_deviations standard deviations of N. A first threshold of
     # this rank is too high for only one query in a hundred. If the first threshold of a query is
-    # too high, a block search repeats the whole search of the query. If a search compares queries
-    # one by one, the kernel corrects the first threshold itself, so the search is not repeated
-    # (``task_grid.guess_rank``).
+    # too high, the next step depends on the search. A search that compares blocks of queries
+    # repeats the whole search of this query. If a search compares queries one by one, the kernel
+    # corrects the first threshold itself, so the search is not repeated (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # Of every max_sample_stride consecutive panels, at least one is in the sample.
     max_sample_stride: int = 16
@@ -330,7 +330,7 @@ class CostModel:
         ("amx", 1.0e11), ("vnni", 2.0e11), ("avxvnni", 6.0e10), ("avx2", 4.0e10),
         ("avx512", 2.0e10), ("generic", 6.0e9),
     )  # fmt: skip
-    # The overhead of a tile in seconds per query.
+    # The overhead of a tile, in seconds per query of the tile.
     seconds_per_tile_lane: float = 2.0e-9
     # The share of the rows that a projection cannot rule out. The full codes of these rows are
     # compared with the query.

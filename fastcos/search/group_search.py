@@ -134,7 +134,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these queries together; none of the groups is in ``is_segment``."""
+        """Search the groups of these queries together; no group is searched as a segment."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True

@@ -169,7 +169,7 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # The attribute is a tuple while a save is running, or after a save was interrupted;
+        # ``_unfinished_save`` is a tuple while a save is running, or after a save was interrupted;
         # otherwise, it is None. The tuple consists of the content of the directory after the save,
         # and of the header fields that show whether the save was completed.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None

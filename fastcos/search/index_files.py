@@ -54,8 +54,8 @@ _MIN_SCALE = 0.5
 # of fastcos do not recognise a layout with the entry _BY_ITEM, so they pack the rows again instead
 # of misreading the packed items.
 _BY_ITEM = "by item"
-# If a projection was saved without its array ``largest_k``, searches use the projection only if k
-# is at most this number.
+# A projection may have been saved without its array ``largest_k``. Searches then use the projection
+# only if k is at most this number.
 _DEFAULT_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
 # Positions must be smaller than this number, so that sums of two positions do not overflow.
 MAX_POSITIONS = 2**62

@@ -95,8 +95,8 @@ class IndexState:
         parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
         if len(parts) < len(self.parts):
             raise TypeError(
-                f"the index must hold rows in memory {purpose}, got a memory map: "
-                "fit(np.array(items))"
+                f"the index must hold rows in memory {purpose}, got a memory map "
+                "(use fit(np.array(items)))"
             )
         return parts
 

@@ -372,7 +372,9 @@ def _plan_search(
             return SearchPlan("numpy", needs="distinct_rows")
         if segment.n_distinct == segment.n_live:
             return _plan_numpy(segment, request, machine, costs)
-        reasons.append("not NumPy, although the kernels are not compiled: many rows are duplicates")
+        reasons.append(
+            "NumPy is not used, although the kernels are not compiled: many rows are duplicates"
+        )
     if not is_packed and n_allowed == segment.n_rows:
         plan = _plan_unpacked(segment, request, machine, costs, reasons)
         if plan is not None:

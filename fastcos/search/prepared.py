@@ -51,8 +51,8 @@ from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
-# The largest number of searches for which an index stores launches, or stores that they cannot be
-# prepared.
+# An index remembers at most this many searches. For each of them, the index stores either launches
+# or the value _NOT_PREPARABLE.
 _MAX_STORED = 256
 # The launches of one search, one for each part of the index.
 _Launches = tuple[Launch, ...]

@@ -77,10 +77,10 @@ def rescore(
     ``append`` is fitted to all items. The function takes O(n c d) time. The scores are bit-for-bit
     identical to those of :func:`fastcos.top_k`.
 
-    The returned items are certainly the k nearest items if the k-th score exceeds every score that
-    an item outside of the candidates could have. If you know an upper bound on the scores of all
-    items outside of the candidates, pass it as ``upper_bounds``. After an approximate search, you
-    can compute an upper bound on the scores of all other items: add the largest error of the
+    If the k-th score exceeds every score that an item outside of the candidates could have, the
+    returned items are certainly the k nearest items. If you know an upper bound on the scores of
+    all items outside of the candidates, pass it as ``upper_bounds``. After an approximate search,
+    you can compute an upper bound on the scores of all other items: add the largest error of the
     approximation to the lowest approximate score among the candidates.
     :meth:`fastcos.SimilarityIndex.rescore` needs no bounds, because it searches for the true
     neighbours.
@@ -143,8 +143,9 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # A candidate whose score equals the upper bound is counted, too. An item that is not a
-    # candidate may have the same score and a lower number, and would then rank above the candidate.
+    # ``missing`` counts the candidates whose score is at most the upper bound, because an unlisted
+    # item may rank above each of them. If the two have equal scores, the unlisted item ranks above
+    # the candidate if it has the lower number.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

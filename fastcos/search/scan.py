@@ -192,7 +192,7 @@ def _score_all(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Score every pair of a query and an allowed row in float64 (the method "``score_all``")."""
+    """Score every pair of a query and an allowed row in float64 (the method "score_all")."""
     row_numbers = (
         segment.live_row_numbers if request.allowed is None else request.allowed.row_numbers
     )

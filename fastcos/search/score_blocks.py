@@ -16,10 +16,9 @@ from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper
 from fastcos.similarity.encoded_rows import EncodedRows, encode_queries, encode_rows
 from fastcos.validation import Floats
 
-# The bytes that one score takes while its block is computed. Each score takes memory for the raw
-# score and the score. In addition, a score that is computed from a product takes memory for the
-# product in float64, and a score that is computed from a distance takes memory for the position of
-# the item.
+# The bytes that one score takes while its block is computed: for the score itself, for the raw
+# score, and for a third number. The third number is the product in float64 if the score is computed
+# from a product, and the position of the item if the score is computed from a distance.
 _BYTES_PER_SCORE = 64
 
 
