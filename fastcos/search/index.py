@@ -711,9 +711,9 @@ class SimilarityIndex:
         Raises
         ------
         TypeError
-            The rows are memory-mapped, or the measure cannot be stored. A measure cannot be stored
-            if its class is not registered, or if it has a parameter that is not a name, a number or
-            an array (for example, a model).
+            The rows are memory-mapped, or the measure cannot be stored. A measure can be stored
+            only if its class is registered, and if each of its parameters is a name, a number or an
+            array (and not, for example, a model).
         ValueError
             The directory contains files but no index, or contains an index of another model. The
             error is also raised if another process has saved a newer version of the index.

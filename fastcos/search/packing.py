@@ -82,10 +82,10 @@ class ItemScaling(NamedTuple):
     ----------
     rows : RowScaling
     offsets, scaled_offsets : ndarray (p,)
-        ``offsets`` contains the number that is added to the inner product of each item, and
-        ``scaled_offsets`` contains the same number in the units of the tiles. Both arrays are empty
-        if nothing is added. If rows are compared by distance or are shifted, the offset of an item
-        is computed from its row; otherwise, the offset is the bias of the item.
+        ``offsets`` contains one number per item, which is added to the inner products of the item.
+        ``scaled_offsets`` contains the same numbers in the units of the tiles. Both arrays are
+        empty if nothing is added. If rows are compared by distance or are shifted, the offset of an
+        item is computed from its row; otherwise, the offset is the bias of the item.
     unit, offset_unit : float
         Two powers of two: rows are multiplied by ``unit``, and offsets by ``offset_unit``. If the
         score is the cosine, each row is divided by its norm, and ``unit`` is 1.

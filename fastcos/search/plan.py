@@ -230,10 +230,10 @@ class SearchPlan:
         corrects it, so no second launch is needed. An index can prepare a search that is a single
         launch (``prepared``).
 
-        If a search excludes no pairs, each query finds k rows in the segments that are searched,
-        because ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of
-        allowed rows. For a search with few queries and no mask, the allowed rows of all segments
-        are counted; for any other search, only those of this segment are counted.
+        ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of allowed
+        rows. For a search with few queries and no mask, this is the number in all segments; for any
+        other search, it is the number in this segment. If the search excludes no pairs, each query
+        therefore finds k rows.
         """
         return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
@@ -620,9 +620,9 @@ def _plan_packed(
     # prepared. For a small segment, a prepared search saves more time than scoring every pair would
     # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
-    # As ``prepared`` requires, each query finds k rows, because packed rows are scanned only if k
-    # is at most an eighth (max_neighbor_share) of the number of allowed rows. ``is_scanned`` counts
-    # the allowed rows of all segments; the last ``elif`` below counts those of this segment.
+    # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
+    # allowed rows. Each query therefore finds k rows, as ``prepared`` requires. ``is_scanned``
+    # counts the allowed rows of all segments; the last ``elif`` below counts those of this segment.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None

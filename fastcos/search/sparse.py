@@ -57,13 +57,13 @@ def sparse_top_k(
 ) -> Neighbors:
     """Return the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
 
-    Inner products of rows of whole numbers are exact; inner products of any other rows are summed
-    in float64, in the order of the columns. For each query, the search reads only the columns in
-    which the query has a non-zero. The time for a query is therefore proportional to the number of
-    non-zeros of the items in these columns. The function needs memory for one or two copies of the
-    non-zeros, however many columns there are. In addition, it needs O(m) memory per thread. If
-    ``working_memory`` is too small for all threads, fewer threads are used. A CSC matrix is
-    searched as fast as a CSR matrix.
+    If all values are whole numbers that fit int16, inner products are exact. Otherwise, inner
+    products are summed in float64, in the order of the columns. For each query, the search reads
+    only the columns in which the query has a non-zero. The time for a query is therefore
+    proportional to the number of non-zeros of the items in these columns. The function needs memory
+    for one or two copies of the non-zeros, however many columns there are. In addition, it needs
+    O(m) memory per thread. If ``working_memory`` is too small for all threads, fewer threads are
+    used. A CSC matrix is searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
