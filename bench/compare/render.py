@@ -138,8 +138,8 @@ def summary(best):
     for comparison in best:
         counts[comparison["verdict"]] += 1
     text = (
-        f"We measured {_tasks(len(best))} on this machine. fastcos is faster than the fastest "
-        f"other exact library in {counts['faster']} of them, and slower in {counts['slower']}."
+        f"We measured {_tasks(len(best))} on this machine. In {counts['faster']} of them, fastcos "
+        f"is faster than the fastest other exact library, and in {counts['slower']}, it is slower."
     )
     if counts["undecided"]:
         text += f" In {_tasks(counts['undecided'])}, the result is undecided."
@@ -259,8 +259,8 @@ is the geometric mean of the median times of these processes. In the tables of t
 reported for a library that returns a wrong answer. In the tables of the largest matrices, each time
 is the time of a single call. These tables report the time and the error of every answer, even if
 the error is large. For the method, see the page [Compare fastcos with other
-libraries](../compare/README.md). The command `python -m bench.compare render` writes this page from the newest results of
-each machine.
+libraries](../compare/README.md). The command `python -m bench.compare render` writes this page from
+the newest results of each machine.
 """
 
 
@@ -484,7 +484,7 @@ def losses(documents):
         text = f"- **{label}.** {summary(best)}"
         if slower:
             tasks = "task" if len(slower) == 1 else "tasks"
-            text += f" fastcos is slower in the following {tasks}: {'; '.join(slower)}."
+            text += f" In the following {tasks}, fastcos is slower: {'; '.join(slower)}."
         lines.append(text)
     return lines
 
