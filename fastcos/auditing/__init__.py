@@ -1,9 +1,9 @@
 """Audit of embeddings: how much their cosines depend on the parametrisation of the model.
 
-A rescaling is a diagonal matrix D. Multiplying the users of a model by D and the items by the
-inverse of D changes no prediction. The rescaling changes the cosines and the neighbours of the
-items, however. This package bounds the change of cosines, and searches for rescalings that remove
-an item from the nearest neighbours of another item. The package also compares the neighbours under
+A rescaling is a diagonal matrix D with positive entries. If the users of a model are multiplied by
+D and the items by the inverse of D, no prediction changes, but the cosines and the neighbours of
+the items do. This package bounds the change of cosines, and searches for rescalings that remove an
+item from the nearest neighbours of another item. The package also compares the neighbours under
 other parametrisations of the model, and offers similarities that do not depend on D.
 
 The function ``audit`` in ``item_audit`` draws samples of the items, runs one search (``top_k``) for
@@ -11,18 +11,21 @@ the neighbours of all items, and calls the following modules:
 
 - ``neighbor_edges`` finds the nearest items of sampled rows.
 - ``robustness`` bounds the share of neighbours that no rescaling removes.
-- ``certificates`` proves for some neighbours that no rescaling removes them. The share of these
-  neighbours is a lower bound on the share that survives all rescalings.
+- ``certificates`` proves for some neighbours that no rescaling removes them. The share of
+  neighbours for which the proof succeeds is a lower bound on the share that survives all
+  rescalings.
 - ``attacks`` searches for rescalings that remove a neighbour. The share of neighbours that no
   attack removes is an upper bound on the share that survives all rescalings.
-- ``worst_rescaling`` searches for the single map that replaces the most neighbours.
+- ``worst_rescaling`` searches for the one rescaling, or the one linear map, that replaces the most
+  neighbours.
 - ``variants`` computes other parametrisations of the model, and invariant baselines.
 - ``label_recovery`` searches for the lowest and the highest AUC of labels under rescalings.
 - ``report`` and ``audit_records`` contain the result, with numbers, a verdict and advice.
 
 Other modules of the package answer other questions:
 
-- ``model_diff`` measures how much of the change between two versions of a model is real.
+- ``model_diff`` measures how much of the change between two versions of a model is a real change,
+  and how much is only a change of basis.
 - ``alignment`` maps a new version of a model to the coordinates of the old version.
 - ``calibration`` shows what a score means: it computes the threshold for each false-positive rate.
 - ``fastcos.similarity.gradient_noise`` predicts the scales that stochastic gradient descent gives
@@ -30,11 +33,11 @@ Other modules of the package answer other questions:
 
 An edge is a pair of an item and one of its k nearest neighbours. An edge or a neighbour survives a
 map if the neighbour is still among the k nearest items after the map has been applied to all items.
-The condition number of D, also called its condition, is its largest entry divided by its smallest.
-The condition number of a linear map G is its largest singular value divided by its smallest. The
-sensitivity index of an embedding is the mean of :func:`tv_index` over its edges. The compiled loops
-of this package are in the modules ``certificates``, ``attacks``, ``intervals`` and
-``worst_rescaling`` of ``fastcos.kernels``.
+The condition number (or condition) of D is the largest entry of D divided by the smallest. The
+condition number of a linear map G is the largest singular value of G divided by the smallest. The
+sensitivity index of an embedding is the mean of :func:`tv_index` over the edges of the embedding.
+The compiled loops of this package are in the modules ``certificates``, ``attacks``, ``intervals``
+and ``worst_rescaling`` of ``fastcos.kernels``.
 """
 
 from fastcos.auditing.alignment import Alignment, align

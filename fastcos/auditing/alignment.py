@@ -26,7 +26,7 @@ from fastcos.validation import Floats, Integers, Rows
 from fastcos.validation.ids import as_ids
 
 # The self-match rates are computed from the items that both versions contain. If there are more
-# than _MAX_SEARCHED common items, a random sample of _MAX_SEARCHED common items is used.
+# than _MAX_SEARCHED such items, a random sample of _MAX_SEARCHED of them is used.
 _MAX_SEARCHED = 2000
 # Old factors count as balanced if their users and items have nearly the same Gram matrix. The
 # Frobenius norm of the difference must be at most _BALANCED times the norm of the users' Gram
@@ -51,8 +51,8 @@ class Alignment(Record):
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. The width w is the number of columns of
-        the version with more columns.
+        The new items in the coordinates of ``old_items``. If the two versions have different
+        numbers of columns, w is the larger of the two numbers.
     users : ndarray (n, w), float64, or None
         The new users in the coordinates of ``old_users``; None if no users were passed. The
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
@@ -62,10 +62,10 @@ class Alignment(Record):
         ``old_vectors_valid`` is false, ``old_items`` and ``old_users`` are the balanced factors of
         the old model.
     map, user_map : ndarray (d, w), float64, or None
-        The maps from the coordinates of the new model to the old coordinates. If ``new_items`` and
-        ``new_users`` are the inputs, ``items`` equals ``new_items @ map``, and ``users`` equals
-        ``new_users @ user_map``. To map rows that the new model computes later, multiply item rows
-        by ``map`` and user rows by ``user_map``.
+        The maps from the coordinates of the new model to the coordinates of the old model. If
+        ``new_items`` and ``new_users`` are the inputs, ``items`` equals ``new_items @ map``, and
+        ``users`` equals ``new_users @ user_map``. To map rows that the new model computes later,
+        multiply item rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain comparable with the aligned vectors. If the
         old factors were not balanced, the stored vectors are no longer valid. Replace these stored
@@ -87,14 +87,15 @@ class Alignment(Record):
     self_match_rate, self_match_rate_before : float, float or None
         Fraction of the shared items that match themselves. ``self_match_rate`` is the fraction
         after the alignment, and ``self_match_rate_before`` is the fraction before the alignment. An
-        item matches itself if its own new vector, or an equal one, has the highest cosine with its
-        old vector. The self-match rates are computed from at most 2,000 shared items.
-        ``self_match_rate_before`` is None if the two versions have different numbers of columns.
+        item matches itself if, among all new vectors, the item's own new vector or a vector equal
+        to it has the highest cosine with the item's old vector. The self-match rates are computed
+        from at most 2,000 shared items. ``self_match_rate_before`` is None if the two versions have
+        different numbers of columns.
     moved : ndarray, int64
         The shared items that changed much more than most shared items, as row numbers in ``items``.
         An item is listed if Fisher's z of the cosine between its old and its new vector is more
-        than four robust standard deviations below the median. The item that changed most comes
-        first.
+        than four robust standard deviations below the median over the shared items. The item with
+        the lowest cosine comes first.
     """
 
     items: Floats
@@ -122,8 +123,8 @@ class Alignment(Record):
         if self.self_match_rate_before is not None:
             before = f" ({self.self_match_rate_before:.1%} before the alignment)"
         return (
-            f"For {self.self_match_rate:.1%} of the shared items, a search of the new vectors with "
-            f"the old vector finds the same item{before}; the relative residual is "
+            f"For {self.self_match_rate:.1%} of the shared items, the new vector that is nearest "
+            f"to the old vector belongs to the same item{before}; the relative residual is "
             f"{self.residual:.2g}."
         )
 
@@ -135,8 +136,8 @@ class Alignment(Record):
             "items only in the old version": self.n_removed,
             "residual after the rotation": self.residual,
             "median cosine of an item with its old vector": float(np.median(self.self_cosines)),
-            "share of old vectors whose nearest new item is the same": self.self_match_rate,
-            "the same share before the alignment": self.self_match_rate_before,
+            "share of items whose old vector is nearest to their own": self.self_match_rate,
+            "share of such items before the alignment": self.self_match_rate_before,
             "items that moved much more than most items": len(self.moved),
             "stored vectors of the old version remain valid": (
                 "yes" if self.old_vectors_valid else "no"
@@ -166,14 +167,14 @@ def align(
     If users are passed, the function first computes the balanced factors of both models
     (:func:`fastcos.canonicalize`). The function then rotates the new model, so that the new items
     are as near as possible to the old items with the same ids. The rotation is applied to users and
-    items, so it changes neither predictions nor cosines. Old factors that are already balanced,
-    such as the result of an earlier call, are used unchanged. If the old factors are used
-    unchanged, stored vectors of the old model remain valid.
+    items, so it changes neither predictions nor cosines. If the old factors are already balanced,
+    as after an earlier call, the function does not change them, and stored vectors of the old model
+    remain valid.
 
-    Without users, only a rotation is applied, which preserves every inner product and every cosine
-    of the items. Omit the users if the scale of the dimensions is not arbitrary. For example,
-    the scale is not arbitrary in vectors that ``QueryMetric.transform`` returns, or in models that
-    were trained on the cosine.
+    Without users, the function only rotates the new items, which preserves every inner product and
+    every cosine of the items. Omit the users if the scale of the dimensions is not arbitrary: for
+    example, if ``QueryMetric.transform`` returned the vectors, or if the model was trained on the
+    cosine.
 
     Alignment makes the vectors of two versions comparable. The rotation does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the neighbour
@@ -204,9 +205,9 @@ def align(
     Raises
     ------
     ValueError
-        The users or the ids of only one version are passed; the versions share no item; an id
-        occurs twice; the lengths or ids show that users and items are swapped; or an array contains
-        NaN or infinity.
+        If users or ids are passed for only one version, or if an array contains NaN or infinity. If
+        the items cannot be matched: the versions share no id, an id occurs twice, or no ids are
+        passed and the numbers of items differ.
 
     See Also
     --------
@@ -218,7 +219,7 @@ def align(
     -----
     The QR decompositions of users and items take O((n + p) d²) time. The function also computes an
     SVD of a d x d' matrix. The balanced factors depend on the set of items: if a third of the items
-    are new, the residual between two training runs of the same model is about 0.05.
+    are new, the field ``residual`` is about 0.05 for two training runs of the same model.
 
     Examples
     --------
@@ -302,8 +303,8 @@ def _check_both_versions(name: str, value: Any, old_value: Any) -> None:
 class _Forms(NamedTuple):
     """The factors of both versions as float64 arrays of equal width, balanced if there are users.
 
-    ``old_vectors_valid`` says whether the old factors equal the input arrays, except for appended
-    zero columns.
+    ``old_vectors_valid`` is true if the old factors are the input arrays, with zero columns
+    appended if needed.
     """
 
     items: Floats
@@ -316,7 +317,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return factors of both versions; they are equal up to a rotation if the predictions agree."""
+    """Return factors of both versions; a rotation maps one to the other if predictions agree."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))

@@ -15,10 +15,10 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# To remove a neighbour from the list of an item, an attack first looks for weights that bring the
-# next k listed items nearer to the item than the neighbour is. If the neighbour is still among the
-# k nearest, the attack looks for weights that bring a single competing item nearer to the item than
-# the neighbour is. At most _COMPETITORS competing items are tried.
+# To remove a neighbour from the k nearest of an item, an attack first looks for weights that move
+# the k items that follow the neighbour in the item's list closer to the item. If these weights do
+# not remove the neighbour, the attack looks for weights that move a single competing item closer to
+# the item. An attack tries at most _COMPETITORS competing items.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer to the item than the
 # neighbour is. The list of an item contains its k nearest neighbours and the next N_LISTED items.
@@ -31,7 +31,7 @@ _LEVEL_STEP = 0.03
 
 @as_table
 class Attack(NamedTuple):
-    """Result of an attack: for each neighbour of an item, a rescaling that removes the neighbour.
+    """The result of attacks: for each neighbour of an item, a rescaling that removes it.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def vertex_attack(
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``. The lowest
     condition number at which a rescaling can remove a neighbour lies between the radius of the
     certificate and the radius of the attack. If the attack finds no rescaling that removes a
-    neighbour, such a rescaling may still exist.
+    neighbour, there may still be one.
 
     Parameters
     ----------
@@ -85,11 +85,12 @@ def vertex_attack(
     Notes
     -----
     Random rescalings are weak attacks, because they remove almost no neighbours. ``vertex_attack``
-    gives each dimension the largest or the smallest weight. The choice of the weight depends on the
-    sign of the derivative of z(item, competitor) - z(item, neighbour) with respect to the weight,
-    where z is Fisher's z of a cosine. The certificate of ``family="rescaling"`` tries to prove that
-    the neighbour stays nearer than each competitor. If this proof fails, the certificate provides
-    weights under which the competitor may be nearer; the attack also tries these weights.
+    therefore gives each dimension either the largest or the smallest weight. Let z be Fisher's z of
+    a cosine. A dimension gets the largest weight if a larger weight increases the difference
+    z(item, competitor) - z(item, neighbour), and the smallest weight otherwise. The certificate of
+    ``family="rescaling"`` tries to prove that the neighbour stays nearer than each competitor. If
+    this proof fails, the certificate provides weights under which the competitor may be nearer; the
+    attack also tries these weights.
 
     Examples
     --------

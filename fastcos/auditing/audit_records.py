@@ -17,14 +17,14 @@ CENTERED = "centered"
 # the factors have the form. A map with a condition number of 1.05 changes Fisher's z of a cosine by
 # at most 0.05. SAME_CONDITION is above 1, because factors that come from gradient training or from
 # a randomized SVD differ slightly from the exact form. SAME_CONDITION is low enough to distinguish
-# two forms if the map between them has a condition number of 1.1.
+# two forms if the map from one to the other has a condition number of 1.1.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
-# around the converged form during training. In 232 measurements of examples/scale_of_dimensions.py,
-# the number of epochs was at least twice the number that training needs to forget the initial
-# scale. In these measurements, the condition number of the map from the factors to the converged
-# form was at most 1.08.
+# around the converged form during training. examples/scale_of_dimensions.py made 232 measurements
+# after at least twice as many epochs as training needs to forget the initial scale. In these
+# measurements, the condition number of the map from the factors to the converged form was at most
+# 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).
@@ -36,7 +36,7 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive the maps up to a certain condition number.
+    """Bounds on the share of neighbours that survive maps with a condition number up to a limit.
 
     A neighbour survives a map if it is still among the k nearest neighbours of the item after the
     map has been applied to all items.
@@ -44,17 +44,16 @@ class RobustnessPoint(Record):
     Attributes
     ----------
     condition : float
-        The largest condition number of the maps.
+        The limit: the largest condition number of the maps.
     certified_linear : float
-        Lower bound on the share of neighbours that survive every invertible linear map.
-        Certificates were computed for all items, and the bound is the share of neighbours that were
-        certified.
+        Lower bound on the share of neighbours that survive every invertible linear map. The bound
+        is the share of neighbours that were certified, over all items.
     certified : float
-        Lower bound on the share of neighbours that survive every rescaling. Certificates were
-        computed for sampled items, and the bound is the share of neighbours that were certified.
+        Lower bound on the share of neighbours that survive every rescaling. The bound is the share
+        of neighbours that were certified, over the sampled items.
     unbroken : float
-        Upper bound on the share of neighbours that survive every rescaling. Attacks were computed
-        for sampled items, and the bound is the share of neighbours that no attack removed.
+        Upper bound on the share of neighbours that survive every rescaling. The bound is the share
+        of neighbours that no attack removed, over the sampled items.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
@@ -106,8 +105,8 @@ class VariantScores(Record):
         Correlation between the cosines of sampled items in the variant and in the audited
         embeddings; None if all cosines are equal.
     hubness : float
-        For each item, the number of sampled neighbour lists that contain it is counted; ``hubness``
-        is the skewness of these counts.
+        Skewness of the counts, where the count of an item is the number of sampled neighbour lists
+        that contain the item.
     auc : float or None
         Probability that two items with the same label have a larger cosine than two items with
         different labels. None without labels.
@@ -161,16 +160,17 @@ class LabelRecovery(Record):
     condition : float
         Largest condition number of the rescalings in the search.
     n_items : int
-        Number of labelled items on which the AUC was evaluated; the search for the rescalings did
-        not use them.
+        Number of labelled items on which the AUC was evaluated. The search for the rescalings did
+        not use these items.
     given, low, high : float
         The pairwise AUC of the audited embeddings, of the rows ``items / low_rescaling``, and of
         the rows ``items / high_rescaling``. The AUCs ``given``, ``low`` and ``high`` are computed
         on items that the search did not use. The true range of the AUC is at least as wide as the
         range from ``low`` to ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of two rescalings D that the search found. If D is ``low_rescaling``, the AUC of
-        the rows ``items / D`` is the lowest; if D is ``high_rescaling``, it is the highest.
+        Diagonals of two rescalings D that the search found. Of all AUCs of rows ``items / D`` that
+        the search found, the AUC for D = ``low_rescaling`` is the lowest, and the AUC for D =
+        ``high_rescaling`` is the highest.
     """
 
     condition: float
@@ -184,13 +184,13 @@ class LabelRecovery(Record):
     def sections(self) -> tuple[Section]:
         """Return the section about the range of the AUC and the rescalings at its ends."""
         label = (
-            f"Scale of each dimension under the worst rescaling found, with an AUC of "
-            f"{self.low:.3f}, and under the best, with an AUC of {self.high:.3f}; the audited "
-            f"embeddings have an AUC of {self.given:.3f}"
+            "Scale of each dimension under the worst rescaling that the search found (AUC "
+            f"{self.low:.3f}) and under the best one (AUC {self.high:.3f}); the AUC of the audited "
+            f"embeddings is {self.given:.3f}"
         )
         return (
             Section(
-                "How far a rescaling moves label recovery",
+                "How far a rescaling moves the AUC of the labels",
                 (
                     f"The pairwise AUC over {self.n_items:,} labelled items is the probability "
                     "that two items with the same label are nearer than two items with different "
@@ -203,7 +203,7 @@ class LabelRecovery(Record):
                     f"highest AUC found, condition up to {self.condition:g}": self.high,
                 },
                 figures=(Figure("label_recovery", self, 260, label),),
-                verdict=f"Rescalings of condition {self.condition:g} move the AUC of the labels "
-                f"from {self.given:.2f} to between {self.low:.2f} and {self.high:.2f}.",
+                verdict=f"The AUC of the labels is {self.given:.2f}; rescalings of condition "
+                f"{self.condition:g} lower it to {self.low:.2f} or raise it to {self.high:.2f}.",
             ),
         )

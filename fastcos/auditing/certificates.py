@@ -1,12 +1,12 @@
-"""Certificates: proofs that no map up to a condition number removes a nearest neighbour.
+"""Certificates: proofs that no map below a certain condition number removes a neighbour.
 
 An edge is a pair of an item and one of its k nearest neighbours. The radius of an edge is a
 condition number: under every map with a lower condition number, the neighbour stays among the k
 nearest. The family "linear" contains every invertible map G. The radius of an edge for the family
 "linear" follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only
-the diagonal maps D, so the radius of an edge for this family is at least as large as for the family
-"linear". To compute the radius of an edge for rescalings, the code examines the competing items. A
-competing item is an item that may become nearer than the neighbour under a rescaling.
+the diagonal maps D, so the radius of an edge for the family "rescaling" is at least as large as for
+the family "linear". To compute the radius of an edge for rescalings, the code examines the
+competing items, which are the items that may become nearer than the neighbour under a rescaling.
 """
 
 from typing import Any, NamedTuple
@@ -22,12 +22,12 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # To prove that a neighbour stays nearer than a competing item, a certificate examines all possible
-# ratios of the norms of the two items. If the proof fails for a piece of the range of these ratios,
-# the certificate halves the piece, at most DEPTH times. A certificate examines all 2^DEPTH pieces
+# ratios of the norms of the two items. If the proof fails for an interval of ratios, the
+# certificate halves the interval, at most DEPTH times. A certificate examines all 2^DEPTH intervals
 # only if the condition number is near the radius.
 DEPTH = 6
-# If the length of a list of competing items limits the radius of an edge, the edge is examined
-# again with a list that is _GROWTH times as long.
+# If a longer list of competing items could raise the radius of an edge, the edge is examined again
+# with a list that is _GROWTH times as long.
 _GROWTH = 8
 # A search tries only an ascending list of condition numbers, which are called levels. The logarithm
 # of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. Rounding a radius
@@ -79,8 +79,8 @@ def certified_neighbors(
     The radius of a neighbour is a condition number: no map of the family with a lower condition
     number removes the neighbour from the k nearest items. The smallest condition number at which a
     map removes the neighbour may be larger than the radius. For the family "rescaling", the
-    function tests a list of condition numbers, in which each logarithm is about 1 % larger than the
-    logarithm before it.
+    function tests only certain condition numbers: the logarithm of each of them is about 1 % larger
+    than the logarithm of the one before it.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def certified_neighbors(
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
         "rescaling", the function takes longer and examines only condition numbers up to
-        ``condition``. If a radius in the result is above ``condition``, it is the radius for the
+        ``condition``. A radius above ``condition`` in the result is therefore the radius for the
         family "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
@@ -120,14 +120,14 @@ def certified_neighbors(
     Notes
     -----
     A linear map with the condition number κ changes Fisher's z of a cosine, z = artanh(cosine), by
-    at most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let
-    z_i(k+1) be Fisher's z of the cosine of item i and its (k + 1)-th nearest item. Neighbour j
-    stays among the k nearest items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For
+    at most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be
+    Fisher's z of the cosine of item i and its (k + 1)-th nearest item. Under such a map, neighbour
+    j stays among the k nearest items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For
     rescalings, the function tests every item m that is not one of the k nearest: can any rescaling
     make item m nearer to item i than neighbour j is? For one fixed ratio between the norms of items
     j and m, the test is a linear programme. The function solves these linear programmes for the
-    4,096 items m that are nearest to item i. For all other items m, the function uses the bound 2
-    ln κ.
+    4,096 items m that are nearest to item i. For all other items m, the function uses the condition
+    for linear maps: neighbour j stays nearer than item m if z_ij - z_im is larger than 2 ln κ.
 
     Examples
     --------
@@ -197,13 +197,13 @@ def rescaling_radii(
 
     Each radius is one of the ascending ``levels``, or a number that is computed only from Fisher's
     z of the cosines. Each edge is first examined with a list of the ``first_list`` nearest
-    competing items, which suffices for most edges. If the length of this list limits the radius of
-    an edge, the edge is examined again with longer lists of up to ``longest_list`` items. For items
+    competing items, which suffices for most edges. If a longer list could raise the radius of an
+    edge, the edge is examined again with longer lists of up to ``longest_list`` items. For items
     that are not in the list, the code uses a general bound: a map with the condition number κ
     changes Fisher's z of a cosine by at most ln κ.
 
     The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
-    longest lists take 128 MiB.
+    lists take at most 128 MiB.
     """
     n, max_length = len(sample.rows), len(sample.items) - 1
     longest = min(max_length, max(longest_list, k + 1))

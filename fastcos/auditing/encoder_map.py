@@ -2,10 +2,10 @@
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder. With mapped queries, you can search a corpus that
-only the old encoder has embedded. Cross-validation predicts the overlap of two searches for the
-same text: one with the mapped vector of the new encoder, and one with the vector of the old
-encoder. The overlap is the share of neighbours that both searches find. Source: Drift-Adapter,
-arXiv:2509.23471.
+only the old encoder has embedded. Cross-validation predicts the overlap of two searches for one
+text: a search with the mapped vector of the new encoder, and a search with the vector of the old
+encoder. The overlap is the share of neighbours that the two searches have in common. Source:
+Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class EncoderMap(Record):
         The kind of the map: orthogonal, or linear without restrictions.
     n_sample, n_corpus, k : int
         Number of texts on which the map was fitted, number of texts in the old corpus, and number
-        of neighbours per list.
+        of neighbours that a search returns.
     overlap : float
         Predicted overlap. For a query that both encoders embed, the old corpus is searched twice:
         once with the mapped vector of the new encoder, and once with the vector of the old encoder.
@@ -148,8 +148,8 @@ def map_encoder(
 
     See Also
     --------
-    fastcos.align : aligns two training runs of one recommender.
-    fastcos.auditing.diff_models : the overlap of two encoders that embedded the same texts.
+    fastcos.align : aligns two training runs of one recommender. fastcos.auditing.diff_models :
+    computes the overlap of two encoders that embedded the same texts.
 
     Notes
     -----
@@ -203,9 +203,9 @@ def map_encoder(
     # is estimated from ``gain``. The variable ``gain`` is the difference of two mean overlaps: the
     # overlap of the maps of the folds, minus the overlap of maps that are fitted on half as many
     # texts. Let m be the number of texts on which a map is fitted. If the error of a map is
-    # proportional to 1 / m, the final map has a higher overlap than the map of a fold, and the
-    # difference is 10 % of ``gain``. If the error decreases linearly with log m, the difference is
-    # 15 % of ``gain``.
+    # proportional to 1 / m, the final map has a higher overlap than the map of a fold, by 10 % of
+    # ``gain``. If the error decreases linearly with log m, the overlap is higher by 15 % of
+    # ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -259,7 +259,7 @@ def _nearest(
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the larger of two standard errors of the mean overlap: over texts, and over folds."""
+    """Return the standard error of the mean overlap, over texts or over folds: the larger one."""
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

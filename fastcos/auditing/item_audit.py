@@ -33,7 +33,7 @@ from fastcos.validation import Floats, Integers
 # audit, and increase its run time. `python -m bench.lab.curves audit` compares the run time of an
 # audit with the time of one top_k of all items.
 
-# Number of items whose edges are certified and attacked under rescalings.
+# Number of items for which the audit computes certificates and attacks under rescalings.
 _CERTIFIED_ROWS = 48
 # Number of items whose neighbours in the audited embeddings are compared with their neighbours in
 # the variants.
@@ -43,7 +43,8 @@ _LABELLED_ROWS = 1000
 # A test compares the labels of items with the labels of their neighbours. At most _QUERIES labelled
 # items take part in the test.
 _QUERIES = 20_000
-# Number of items from whose edges the sensitivity index is computed.
+# Number of items from which the sensitivity index is computed: it is a mean over the pairs of such
+# an item and one of its neighbours.
 _INDEXED_ROWS = 2000
 # The report shows the mean of the sensitivity index over _RANDOM_BASES random bases, for comparison
 # with the index in the basis of the model.
@@ -76,11 +77,11 @@ def audit(
 ) -> Audit:
     """Report how much the cosines of items depend on the parametrisation of their model.
 
-    A rescaling is a diagonal matrix D. Multiplying the users by D and the items by the inverse of D
-    changes no dot product of a user and an item. The rescaling changes the cosines of items,
-    however, and therefore their nearest neighbours. The report bounds the share of neighbours that
-    stay among the k nearest under rescalings. The report also compares the neighbours in other
-    parametrisations, and recommends similarities that do not depend on D.
+    A rescaling is a diagonal matrix D with positive entries. If the users are multiplied by D and
+    the items by the inverse of D, no dot product of a user and an item changes. The cosines of the
+    items change, however, and therefore their nearest neighbours. The report bounds the share of
+    neighbours that are still among the k nearest after a rescaling. The report also compares the
+    neighbours in other parametrisations, and recommends similarities that do not depend on D.
 
     The report assumes that the model uses the items only in dot products with users, queries or
     contexts, and that the loss does not determine the scale of the latent dimensions. The
@@ -113,8 +114,8 @@ def audit(
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
         With ``gradient_noise``, the audit recognises factors to which stochastic gradient descent
-        has converged, and predicts in how many epochs the distance from convergence falls to 1/e of
-        its value.
+        has converged. The audit also predicts the number of epochs in which the distance of the
+        factors from convergence falls to 1/e of its value.
     k : int
         Number of neighbours per item.
     condition : float
@@ -123,21 +124,22 @@ def audit(
         default of 1.2 is typical of two converged training runs of one model that differ only in
         their random seed. The rescaling between two short training runs, or between runs with
         different initial factors or optimisers, has a condition number of 2 to 30
-        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the rescaling
-        between the two special cases of section 2.2 of the paper has a condition number of 5. The
-        rescaling from the original factors to one of the two special cases has a condition number
-        of 2.2.
+        (``docs/explanation/scale_of_dimensions.md``). The paper (section 2.2) names two special
+        cases of D. In its simulation, the rescaling from one special case to the other has a
+        condition number of 5, and the rescaling from the original factors to either of them has a
+        condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
-        was trained. Choose "ranking" if the model trains a bias per user, or if the loss depends
-        only on the differences between the dot products of one user with several items, as in BPR
-        or a softmax over items. Adding the same vector to all items changes all scores of a user by
-        the same number. With a ranking loss or with a bias per user, adding a number to all scores
-        of a user does not affect the loss: the number cancels in the differences of the scores, or
-        the bias of the user absorbs it. If ``trained_on`` is "ranking", the audit also compares the
-        items with centred items, from which the mean of the items has been subtracted. For the
-        query metric, the audit centres the items first.
+        was trained. Choose "ranking" for a loss that depends only on the differences between the
+        dot products of one user with several items, such as BPR or a softmax over items. Choose
+        "ranking" as well if the model trains a bias per user. If the same vector is added to all
+        items, all scores of a user change by the same number. This does not change a ranking loss,
+        because the number cancels in the differences of the scores. If there is a bias per user,
+        the bias can absorb the number. If ``trained_on`` is "ranking", the audit also compares the
+        items with centred items, from which the mean of the items has been subtracted. If
+        ``trained_on`` is "ranking", the audit also centres the items before it computes the query
+        metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
         weights of the rows. Pass "not both" if the loss had weight decay only on users, only on
@@ -166,10 +168,10 @@ def audit(
     Raises
     ------
     ValueError
-        An array contains NaN or infinity; users and items have different widths; labels, counts or
-        noise do not have the same length as the items or users to which they belong; ``k``,
-        ``condition``, ``trained_on`` or ``random_state`` is out of range; or fewer than k + 1 rows
-        are not zero.
+        If an array contains NaN or infinity, or if fewer than k + 1 items are nonzero. If the
+        shapes do not match: users and items have different widths, or the length of ``labels``,
+        ``popularity``, ``activity`` or ``gradient_noise`` is wrong. If ``k``, ``condition``,
+        ``trained_on``, ``weight_decay_on`` or ``random_state`` is out of range.
 
     Notes
     -----
@@ -390,15 +392,16 @@ def _study_labels(
 ) -> tuple[variants.Labelled, dict[str, Any]]:
     """Return labelled items, their labels, and the fields ``label_test`` and ``label_recovery``.
 
-    The items are a sample of all labelled items. The fields contain a test of whether cosines
-    recover the labels, and the range of the AUC that a search over rescalings finds.
+    The items are a sample of all labelled items. The field ``label_test`` contains a test of
+    whether cosines recover the labels. The field ``label_recovery`` contains the range of the AUC
+    that a search over rescalings finds.
     """
     codes = np.where(sample.norms > 0, codes, -1)  # Zero rows have no neighbours.
     labelled_rows = np.flatnonzero(codes >= 0)
     sample_rows = _sample_rows(labelled_rows, _LABELLED_ROWS, generator)
     if len(np.unique(codes[sample_rows])) == len(sample_rows):
-        # The AUC needs pairs of items with the same label. A second sample is therefore drawn,
-        # which contains only labels that several items have.
+        # The AUC needs pairs of items with the same label, so a second sample is drawn, only from
+        # items whose label occurs more than once.
         shared_labels = np.flatnonzero(np.bincount(codes[labelled_rows]) > 1)
         sampled_labels = _sample_rows(shared_labels, _LABELLED_ROWS // 2, generator)
         has_sampled_label = np.isin(codes[labelled_rows], sampled_labels)

@@ -130,7 +130,7 @@ def search_rescalings(
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Return whether pairs with equal labels and pairs with different labels both occur."""
+    """Return whether there are both pairs with equal labels and pairs with different labels."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 

@@ -2,10 +2,10 @@
 
 If a model is trained again, it may make the same predictions with embeddings that are expressed in
 different coordinates. The cosines and the neighbours of the items may differ although the
-predictions of the model have not changed. Before ``diff_models`` compares the neighbours of the old
-and the new items, it maps the old items to the coordinates of the new items, once by the best
-rescaling and once by the best linear map. If neighbours still differ after the mapping, the
-difference is a real change of the model.
+predictions of the model have not changed. ``diff_models`` therefore maps the old items to the
+coordinates of the new items, once by the best rescaling and once by the best linear map, and then
+compares the neighbours of the mapped old items with those of the new items. If neighbours still
+differ after the mapping, the difference is a real change of the model.
 """
 
 from dataclasses import dataclass
@@ -43,15 +43,15 @@ class ModelDiff(Record):
     Attributes
     ----------
     n_items, n_listed, k : int
-        Number of items, number of listed items (those whose lists of neighbours were compared), and
-        number of neighbours per list.
+        Number of items, number of listed items, and number of neighbours per list. The listed items
+        are those whose neighbour lists were compared.
     overlap : float
         Share of the k nearest neighbours in the new version that are also among the k nearest in
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
         The overlap after a rescaling of the old items: each old column is multiplied by the factor
-        that brings it as close as possible to the same column of the new items.
-        ``overlap_after_rescaling`` is None if the two versions have different numbers of columns.
+        that minimises the distance to the same column of the new items. ``overlap_after_rescaling``
+        is None if the two versions have different numbers of columns.
     overlap_after_linear_map : float
         The overlap after the old items have been mapped to the new items by the best linear map.
         ``overlap_after_linear_map`` is 1 if the new items are a linear image of the old items. The
@@ -81,8 +81,9 @@ class ModelDiff(Record):
         Relative change of the predictions in Frobenius norm; None unless users of both versions are
         passed and the two versions have the same number of users.
     most_changed : ndarray (m,), int64
-        Row numbers of the listed items whose lists differ most after the linear map. The items are
-        in descending order of the difference; items whose lists are equal are left out.
+        Row numbers of the listed items whose neighbours in the two versions differ most after the
+        linear map. The items are in descending order of the difference. Items with equal lists in
+        both versions are left out.
     """
 
     n_items: int
@@ -129,8 +130,8 @@ class ModelDiff(Record):
             (name, Estimate(share, error)) for name, share, error in rows if share is not None
         ]
         title = (
-            f"Share of the {self.k} nearest neighbours that the old version also lists, "
-            f"{self.n_listed:,} items"
+            f"Share of the {self.k} nearest neighbours that the old version also lists, as a mean "
+            f"over {self.n_listed:,} items"
         )
         facts = {
             "share of the new items that is a linear image of the old items": self.explained_new,

@@ -16,8 +16,8 @@ from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.validation import Floats, Integers
 
-# Share of ``working_memory`` that rows from disk may take; the rest is needed for the sorted row
-# numbers.
+# Share of ``working_memory`` that rows from disk may take. The remaining memory is needed for the
+# sorted row numbers.
 _ROWS_SHARE = 0.8
 # Memory also holds a float32 copy of the rows that are read from disk. The copy takes _COPY_BYTES
 # bytes per entry.

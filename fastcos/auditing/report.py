@@ -23,7 +23,7 @@ from fastcos.validation import Floats
 
 # The bar chart of the dimensions shows at most MAX_BARS bars, so that it fits a narrow screen.
 MAX_BARS = 64
-# The clause that ends a sentence of the verdict if training has determined the rescaling D.
+# If training has determined the rescaling D, a sentence of the verdict ends with this clause.
 _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
@@ -34,7 +34,8 @@ _NOT_FREE = (
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",
-        "gradient descent from a small start and many epochs of stochastic gradient descent",
+        "gradient descent from small initial factors, or many epochs of stochastic gradient "
+        "descent",
     ),
     BALANCED_BY_COUNTS: (
         "users and items have the same Gram matrix if each row is weighted by its interactions",
@@ -67,8 +68,8 @@ class Audit(Record):
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
-        Number of sampled items whose neighbours in the audited embeddings were compared with the
-        neighbours of the same items in other parametrisations.
+        Number of sampled items whose neighbours were compared: those in the audited embeddings with
+        those in other parametrisations.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument ``trained_on`` of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
@@ -76,13 +77,13 @@ class Audit(Record):
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
-        Name of the entry of ``parametrizations`` whose cosines differ only negligibly from the
-        cosines of the audited factors. The attribute is None if there is no such entry, or if there
-        is only one dimension.
+        Name of the entry of ``parametrizations`` whose cosines are nearly equal to the cosines of
+        the audited factors. The attribute is None if there is no such entry, or if there is only
+        one dimension.
     epochs_to_forget : float or None
-        Predicted number of further epochs of stochastic gradient descent after which the distance
-        of the factors from convergence is 1/e of its current value. ``epochs_to_forget`` is None
-        unless ``gradient_noise`` was passed to the audit. The distance is the logarithm of the
+        Predicted number of further epochs of stochastic gradient descent until the distance of the
+        factors from convergence has fallen to 1/e of its current value. ``epochs_to_forget`` is
+        None unless ``gradient_noise`` was passed to the audit. The distance is the logarithm of the
         condition number of the map from the audited factors to the converged factors.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
@@ -93,7 +94,8 @@ class Audit(Record):
         Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
         ``sensitivity``.
     dimension_shares : ndarray (d,)
-        Share of each latent dimension in the sensitivity index; the shares sum to 1.
+        Contribution of each latent dimension to the sensitivity index, as a share; the shares sum
+        to 1.
     robustness : tuple of RobustnessPoint
         Bounds on the share of neighbours that stay among the k nearest under rescalings and under
         linear maps: one point per condition number, in ascending order.
@@ -104,7 +106,7 @@ class Audit(Record):
         model. All parametrisations of a model make the same predictions. If ``trained_on`` is
         "ranking", the last entry of ``parametrizations`` is "centered". The entry "centered"
         compares the audited items with the centred items, which result from subtracting the mean of
-        all items. Subtracting this mean does not change a ranking loss.
+        all items. Subtracting the mean of all items does not change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.
@@ -210,7 +212,7 @@ class Audit(Record):
         else:
             premise = (
                 "Weight decay on users and items chose the scale of the dimensions, and the "
-                "factors show it: the cosine is not arbitrary"
+                "factors confirm this: the cosine is not arbitrary"
             )
         return f"{premise}, but one {rescaling} would replace {replaced:.0%} of the neighbours."
 
@@ -328,22 +330,22 @@ class Audit(Record):
             )
         if self.trained_on == "dot":
             premise = (
-                "The model was trained on dot products of users and items, which stay the same if "
-                "the items are rescaled, or mapped by any invertible matrix, and the users by its "
-                "inverse."
+                "The model was trained on dot products of users and items. These products stay the "
+                "same if a rescaling, or any other invertible map, is applied to the items and its "
+                "inverse to the users."
             )
         elif self.trained_on == RANKING:
             premise = (
                 "The model was trained on differences between the dot products of a user and two "
-                "items. These differences stay the same if the items are rescaled, or mapped by "
-                "any invertible matrix, and the users by its inverse, and if one vector is added "
-                "to all items."
+                "items. These differences stay the same if a rescaling, or any other invertible "
+                "map, is applied to the items and its inverse to the users. They also stay the "
+                "same if one vector is added to all items."
             )
         else:
             premise = (
                 "If the predictions are dot products of items with users or contexts, they stay "
-                "the same if the items are rescaled, or mapped by any invertible matrix, and the "
-                "users or contexts by its inverse."
+                "the same if a rescaling, or any other invertible map, is applied to the items and "
+                "its inverse to the users or contexts."
             )
         return f"{premise} {self._origin()}".rstrip()
 
@@ -400,10 +402,10 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "If the loss had weight decay on users and items, training has not converged, "
-                    "or the weight decay was weighted by row or weak compared with the noise of "
-                    "the gradients: the map from these factors to factors with equal Gram matrices "
-                    f"has a condition of {self.condition_to_balance:.3g}."
+                    "If the loss had weight decay on users and items, then either training has not "
+                    "converged, or the weight decay was weighted by row, or it was weak compared "
+                    "with the noise of the gradients: the map from these factors to factors with "
+                    f"equal Gram matrices has a condition of {self.condition_to_balance:.3g}."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
@@ -415,9 +417,9 @@ class Audit(Record):
         if self.epochs_to_forget is not None:
             sentences.append(
                 "With the gradient noise of this training, stochastic gradient descent forgets the "
-                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs: in this time, the "
-                "logarithm of the condition of the map between the factors and the factors to "
-                "which the descent converges falls to 1/e of its value."
+                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs. In this time, the "
+                "distance of the factors from the converged factors falls to 1/e of its value. The "
+                "distance is the logarithm of the condition of the map from one to the other."
             )
         return " ".join(sentences)
 
@@ -474,9 +476,9 @@ class Audit(Record):
         recovery = self.label_recovery
         if recovery is not None and recovery.high - recovery.low > 0.1:
             advice.append(
-                "Use outside information to choose the rescaling: the choice of D alone moves the "
-                f"AUC with which the cosines recover the labels from {recovery.low:.2f} to "
-                f"{recovery.high:.2f}."
+                "Use outside information to choose the rescaling D: depending on D alone, the AUC "
+                "with which the cosines recover the labels lies between "
+                f"{recovery.low:.2f} and {recovery.high:.2f}."
             )
         return tuple(advice)
 
@@ -493,7 +495,7 @@ class Audit(Record):
             "IsoScore (1 is isotropic)": self.isoscore,
             "variance along the first principal axis": self.first_axis_share,
             "hubness (skewness of N_k)": self.hubness.skewness,
-            "share of items that are no item's neighbour": self.hubness.antihub_share,
+            "share of items that are in no neighbour list": self.hubness.antihub_share,
         }
         if self.popularity is not None:
             statistics |= {
@@ -527,16 +529,17 @@ class Audit(Record):
                     "scale of the latent dimensions: multiplying the users by any diagonal matrix "
                     "D and the items by its inverse leaves every prediction unchanged (Steck, "
                     "Ekanadham, Kallus 2024, arXiv:2403.05440). If the loss does not determine the "
-                    "scale, the start, the optimiser and the number of epochs determine it.",
-                    "The condition of D is its largest factor divided by its smallest; a rescaling "
-                    "of condition 1 changes no cosine. On the simulation of the paper, the two "
-                    "special cases of D differ by a rescaling of condition 5.",
+                    "scale, then the initial factors, the optimiser and the number of epochs do.",
+                    "The condition of D is its largest factor divided by its smallest factor; a "
+                    "rescaling of condition 1 changes no cosine. In the simulation of the paper, a "
+                    "rescaling of condition 5 converts one of the two special cases of D to the "
+                    "other.",
                     "A certificate proves that a neighbour survives; an attack is a rescaling D "
-                    "that removes a neighbour. A neighbour that is neither certified nor removed "
-                    "by an attack may survive or not. Certificates and attacks were computed for "
-                    f"{self.n_sampled} sampled items, and lists of neighbours were compared for "
-                    f"{self.n_listed:,} items. All other numbers were computed from all items, "
-                    "unless the report says otherwise.",
+                    "that removes a neighbour. If a neighbour is neither certified nor removed by "
+                    "an attack, it is unknown whether it survives. Certificates and attacks were "
+                    f"computed for {self.n_sampled} sampled items, and lists of neighbours were "
+                    f"compared for {self.n_listed:,} items. All other numbers were computed from "
+                    "all items, unless the report says otherwise.",
                 ),
             ),
         )
@@ -567,7 +570,7 @@ class Audit(Record):
                 f"condition {self.condition:g}.",
                 "D multiplies the latent dimensions of the users and divides those of the items, "
                 "so dot products do not change but cosines do. The condition of D is its largest "
-                "factor divided by its smallest.",
+                "factor divided by its smallest factor.",
                 "Neighbours below the band are certified to survive. For each neighbour above the "
                 "band, the attack found a D that removes it. The curve of the worst single D that "
                 "the search found is an upper bound on the share of neighbours that survive, "
@@ -600,7 +603,7 @@ class Audit(Record):
                 f"Dimensions are counted from 0{hidden}. The dashed line marks the share that each "
                 "dimension would have if all shares were equal.",
                 "The sensitivity index lies between 0 and 1: a rescaling of condition κ moves "
-                "Fisher's z of a neighbour's cosine by up to about the index times ln κ.",
+                "Fisher's z of a neighbour's cosine by at most about ln κ times the index.",
             ),
             [
                 Table(
@@ -644,7 +647,7 @@ class Audit(Record):
                     (
                         "Other software would return these forms of the same model: the dot "
                         "products of users and items are equal in all forms. If the neighbours "
-                        "differ between two forms, only the choice of the form is the reason."
+                        "differ between two forms, the choice of the form is the only reason."
                         if self.is_free
                         else "Training has chosen the audited form. The other forms show how "
                         "sensitive the neighbours are to that choice."
@@ -664,8 +667,8 @@ class Audit(Record):
                     "neighbours, neither list is wrong." + hint,
                 ),
                 [variants_table("Similarities that no rescaling changes", baselines)],
-                verdict="Jaccard index between their neighbours and the audited embeddings' "
-                f"neighbours: {agreement}.",
+                verdict="Jaccard index between the neighbours by each baseline and the neighbours "
+                f"in the audited embeddings: {agreement}.",
             ),
         )
 

@@ -2,10 +2,10 @@
 
 The same predictions can result from many pairs of user and item factors, which are related by
 invertible maps of the latent space. A loss that depends only on dot products does not choose among
-these pairs. The choice depends on the training algorithm and on the software. For example, a
-truncated SVD returns one factorisation of the predictions, LSA returns a second one, and training
-with weight decay on users and items returns a third one. An invariant baseline is a similarity that
-no invertible map of the latent space changes.
+these pairs of factors. The training algorithm and the software choose. For example, a truncated SVD
+returns one pair, LSA returns a second one, and training with weight decay on users and items
+returns a third one. An invariant baseline is a similarity that no invertible map of the latent
+space changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ _WEIGHTED_FORMS = {
     ),
     NOISE_BALANCED: (
         "users and items have the same Gram matrix if each row is weighted by its gradient noise "
-        "and decay, as after SGD has converged"
+        "and its weight decay, as after SGD has converged"
     ),
 }
 
@@ -72,10 +72,10 @@ class Variant(BaseMeasure):
 
     - ``name``: The name of the variant.
     - ``meaning``: A description of the derived rows.
-    - ``condition``: The condition number of the map from the audited items to the variant, or None
-      if the map is not invertible or if the variant is not a parametrisation of the model.
+    - ``condition``: The condition number of the map from the audited items to the variant. None if
+      the map is not invertible, or if the variant is not a parametrisation of the model.
     - ``transform``: A function that maps rows of the items to rows of the variant, and preserves
-      the dtype of the rows; None if the variant consists of the audited rows themselves.
+      the dtype of the rows. None if the rows of the variant are the audited rows.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ def parametrizations(
     root, inverse = vectors * values**0.5, vectors * values**-0.5
     squares, basis = np.ones(len(values)), np.eye(len(values))
     if users is not None:
-        # Up to a common factor, ``squares`` contains the squared singular values s² of the
-        # predictions. The matrix ``inverse @ basis`` maps the items to V.
+        # ``squares`` contains the squared singular values s² of the predictions, all multiplied by
+        # the same number. The matrix ``inverse @ basis`` maps the items to V.
         squares, basis = np.linalg.eigh(root.T @ users @ root)
     for name, (power, meaning) in _FORMS.items():
         if users is None and power > 0:
@@ -211,7 +211,7 @@ def score_variant(
 
 
 def singular_values(second: Floats) -> Floats:
-    """Return the singular values of a matrix up to a common factor, from its second moments.
+    """Return the singular values of a matrix from its second moments, up to a common factor.
 
     The singular values are in descending order.
     """

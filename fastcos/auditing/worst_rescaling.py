@@ -1,9 +1,9 @@
-"""A search for the single map that replaces the most neighbours, up to a condition number.
+"""A search for the map that replaces the most neighbours, among maps up to some condition number.
 
-Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so
-different edges may be removed by different rescalings D. The search of this module looks for one
-map that is applied to all items, because a change to another parametrisation of the model also
-applies one map to all items.
+Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so each
+edge may be removed by a different rescaling D. The search of this module looks for a single map of
+all items, because a change to another parametrisation of the model is also a single map of all
+items.
 """
 
 from collections.abc import Sequence
@@ -27,24 +27,24 @@ FAMILIES = ("rescaling", "linear")
 # _SEARCHED_ROWS items. Replaced neighbours are then counted for up to _ALL_ROWS items outside the
 # sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
-# The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the lists of
-# neighbours are too long for _MAX_ENTRIES, fewer items are sampled, but at least _MIN_ROWS.
+# The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the limit would be
+# exceeded, the search samples fewer items, but at least _MIN_ROWS.
 _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # Default and largest number of starting points of a search. The first starting points are computed
 # from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
-# If the search uses a sample, an audit uses only _MIN_STARTS starting points. More starting points
-# would not lead to a map that replaces more neighbours of the items outside the sample. If the
-# search uses all items, the number of starting points is _START_BUDGET divided by the product of
-# the numbers of rows and dimensions, but at least _MIN_STARTS and at most N_STARTS. For 1,000 items
-# with 50 dimensions, an audit uses 4 starting points. With 4 starting points, the share of replaced
-# neighbours is 0.2 percentage points higher than with 2.
+# If the search uses a sample, an audit uses only _MIN_STARTS starting points, because more starting
+# points do not find a map that replaces more neighbours outside the sample. If the search uses all
+# items, the number of starting points is _START_BUDGET divided by the product of the numbers of
+# rows and dimensions, but at least _MIN_STARTS and at most N_STARTS. For 1,000 items with 50
+# dimensions, an audit uses 4 starting points. The share of replaced neighbours is 0.2 percentage
+# points higher with 4 starting points than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # Number of trial flips of weights per dimension in one search. A search on a sample tries only half
-# as many flips, because more flips would not lead to a map that replaces more neighbours of the
-# items outside the sample. A search for a linear map also tries only half as many flips. For 1,000
-# items with 50 dimensions, twice the number of flips would increase the share of replaced
-# neighbours by only 0.3 percentage points.
+# as many flips, because more flips do not find a map that replaces more neighbours outside the
+# sample. A search for a linear map also tries only half as many flips. For 1,000 items with 50
+# dimensions, twice the number of flips would increase the share of replaced neighbours by only 0.3
+# percentage points.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
@@ -55,17 +55,17 @@ _FLIPPED_TOGETHER = 3
 # most _SEARCH_GAP times the logarithm of the condition number. With a _SEARCH_GAP of 0.6, the
 # search in a small model would miss some of the edges that a map can remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
-# The first starting points follow from the gradient of a smoothed number of removed edges, because
-# the number itself is a step function without a useful gradient. _WIDTHS contains one width of the
-# smoothing for each of the first starting points. The widths are multiples of the largest change of
-# a score that a map can cause.
+# The first starting points are computed from the gradient of a smoothed number of removed edges,
+# because the exact number is a step function without a useful gradient. _WIDTHS contains one width
+# of the smoothing for each of the first starting points. The widths are in units of the largest
+# change of a score that a map can cause.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step of the search uses the next
 # width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # For a robustness curve, most searches start from the map that was found for another condition
-# number. Such a search tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. With 1, 2
-# or 4 flips per dimension, the share of replaced neighbours is the same to within 1 %.
+# number. Such a search tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. The shares
+# of replaced neighbours after 1, 2 and 4 flips per dimension differ by at most 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
@@ -112,7 +112,7 @@ def worst_rescaling(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> WorstRescaling:
-    """Search for the single map that replaces the most neighbours, up to a condition number.
+    """Search for the map that replaces the most neighbours, among all maps up to ``condition``.
 
     :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
     is not certified may be removed by some map, but different neighbours may require different
@@ -143,11 +143,10 @@ def worst_rescaling(
     weight has either its smallest or its largest allowed value. The search flips one weight at a
     time to its other value, and undoes the flip if fewer neighbours are removed than before the
     flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
-    three random weights, and continues. In a starting point, each weight has one of two values. The
-    first starting points are computed from the gradient of a smoothed count of removed neighbours;
-    the remaining starting points are random. To find a linear map, the search computes a gradient
-    with respect to the metric GG' of the previous map G, and uses the eigenvectors of this gradient
-    as its basis.
+    three random weights, and continues. The first starting points are computed from the gradient of
+    a smoothed count of removed neighbours; the remaining starting points are random. To find a
+    linear map, the search computes a gradient with respect to the metric GG' of the previous map G,
+    and uses the eigenvectors of this gradient as its basis.
 
     If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
     for all items. If there are more than 1,000 items, the search uses a sample of at most 500
@@ -274,7 +273,8 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run one local search per condition number; return final weights and counts of lost edges.
+        """Run a local search per condition number; return the final weights and counts of lost
+        edges.
 
         Each of the s searches starts with the largest weight in the dimensions where ``is_high``
         (s, d) is true, and with the smallest weight in the other dimensions. The result contains

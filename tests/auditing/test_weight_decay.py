@@ -67,7 +67,7 @@ def test_audit_says_what_balanced_factors_mean():
     )
     # The loss has no such decay, so the training algorithm chose the scale.
     assert "weight decay on users and items" not in decided.verdict
-    assert "as after gradient descent from a small start" in decided.verdict
+    assert "as after gradient descent from small initial factors" in decided.verdict
     assert "The algorithm chose this scale of the dimensions, not the loss" in decided.verdict
     assert "Training chose" not in decided.headline
 

@@ -2,8 +2,8 @@
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. Instead of a
 cosine, you specify the false-positive rate that you accept. A calibration scores all pairs of a
-model's vectors. From these scores, it computes the threshold for the accepted false-positive rate.
-The package consists of the following modules:
+model's vectors, and computes the threshold for this false-positive rate from the scores. The
+package consists of the following modules:
 
 - ``calibrate`` draws samples of the rows, and scores all pairs of sampled rows.
 - ``histogram`` counts the scores in 2^16 bins, and counts the high scores of each row.
@@ -11,8 +11,8 @@ The package consists of the following modules:
 - ``threshold_range`` searches for the lowest and the highest threshold under rescalings D.
 - ``distribution`` computes thresholds, p-values, false discovery rates and expected numbers of
   false positives.
-- ``result`` contains the class ``Calibration``, which adds intervals, a verdict and notes to the
-  distribution. ``files`` saves and loads calibrations as JSON.
+- ``result`` contains the class ``Calibration``: the distribution, with intervals, a verdict and
+  notes. ``files`` saves and loads calibrations as JSON.
 - ``labelled`` computes error rates and probabilities from labelled pairs (``calibrate_pairs``).
 - ``pairs`` returns examples of pairs with scores near a threshold, and scores of chosen pairs.
 

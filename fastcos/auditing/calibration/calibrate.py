@@ -49,7 +49,7 @@ def calibrate(
     matrix products use the threads of NumPy's BLAS.
 
     Every pair of a query and an item counts as a random pair, so pass queries that are related to
-    no items or only to few items.
+    few items or to none.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def calibrate(
     sample : int, optional
         Number of rows that are drawn without replacement: from the items and, if ``queries`` is
         passed, from the queries as well. Default: all rows. The method ``rate_interval`` of the
-        result returns an interval for the sampling error.
+        result returns an interval that accounts for the sampling.
     condition : float, optional
-        If ``condition`` is passed, the function also computes the range of the threshold for the
-        rate ``fpr`` under all rescalings D with a condition number of at most ``condition``
-        (:func:`fastcos.auditing.threshold_range`). A condition number can only be passed with the
-        measure "cosine" and without ``queries``.
+        If ``condition`` is passed, the function also computes how far rescalings D can move the
+        threshold for the rate ``fpr`` (:func:`fastcos.auditing.threshold_range`). The condition
+        number of these rescalings is at most ``condition``. You can pass ``condition`` only with
+        the measure "cosine" and without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name of
         the model is stored with the result. An index may also store the name of its model. Such an
@@ -87,17 +87,17 @@ def calibrate(
     Returns
     -------
     Calibration
-        The distribution of the scores. A Calibration has methods such as ``threshold(fpr)``,
+        The distribution of the scores, with methods such as ``threshold(fpr)``,
         ``p_value(scores)``, ``expected_false`` and ``false_discovery_rate``. Other methods return
         intervals.
 
     Raises
     ------
     ValueError
-        An array contains NaN or infinity; queries and items have different widths; ``fpr``,
-        ``sample``, ``condition`` or ``random_state`` is out of range; or too many rows are
-        zero: at least two items must be non-zero or, if ``queries`` is passed, at least one item
-        and one query.
+        If an array contains NaN or infinity, or if queries and items have different widths. If
+        ``fpr``, ``sample``, ``condition`` or ``random_state`` is out of range. If too many rows are
+        zero: without ``queries``, at least two items must be nonzero; with ``queries``, at least
+        one item and one query.
 
     Examples
     --------
@@ -120,7 +120,8 @@ def calibrate(
     if condition is not None:
         condition = as_condition("condition", condition)
         if unfitted.name != "cosine" or queries is not None:
-            raise ValueError("condition must be None except for cosines of items, got a number")
+            rule = "be None unless measure is 'cosine' and queries is None"
+            raise ValueError(f"condition must {rule}, got a number")
     model = as_model(model)
     X = memmap.as_mapped_rows("items", items)
     Q = X if queries is None else memmap.as_mapped_rows("queries", queries)
@@ -141,8 +142,7 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # For each rate, find the lowest bin edge such that the share of the pairs with scores at or
-    # above the edge is at most the rate.
+    # For each rate, find the lowest bin edge that at most this share of the pairs reach.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

@@ -95,8 +95,8 @@ class PairDistribution(Record):
         above, edges = self.pairs_above, self.edges
         # The factor 1 + 1e-9 compensates for the rounding error of the product fpr * n_pairs.
         max_pairs = fpr * self.n_pairs * (1 + 1e-9)
-        # The last bin includes its upper edge. Thresholds are compared with float32 scores, so the
-        # next larger float32 is the smallest threshold that no score reaches.
+        # The last bin includes its upper edge. The scores of a search are float32, so the smallest
+        # threshold that no score reaches is the next float32 above the last edge.
         with np.errstate(over="ignore"):
             next_float = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
         edges[-1] = next_float if np.isfinite(next_float) else np.nextafter(edges[-1], np.inf)
@@ -163,11 +163,12 @@ class PairDistribution(Record):
     def false_discovery_rate(self, scores: Any, *, n_items: int) -> Floats:
         """Return the p-values of neighbours, adjusted by the method of Benjamini and Hochberg.
 
-        If you accept all neighbours with an adjusted p-value of at most q, the share of random
-        pairs among the accepted neighbours is at most q on average. The procedure counts all pairs
-        of a query and an item as tests, because the pairs that are not in the lists were tested,
-        too. Calibrate with unrelated pairs, for example with queries to which no item is relevant.
-        Related pairs in the calibration count as random pairs, and thus increase the p-values.
+        Suppose that you accept all neighbours with an adjusted p-value of at most q. On average,
+        the share of random pairs among the accepted neighbours is then at most q. The procedure
+        counts all pairs of a query and an item as tests, because the pairs that are not in the
+        lists were tested, too. Calibrate with unrelated pairs, for example with queries to which no
+        item is relevant. Related pairs in the calibration count as random pairs, and thus increase
+        the p-values.
 
         Source: Benjamini and Hochberg 1995. The function calls
         ``scipy.stats.false_discovery_control``.
@@ -177,7 +178,7 @@ class PairDistribution(Record):
         scores : array_like (n, k)
             Scores of the neighbours of n queries, such as ``top_k(...).scores``.
         n_items : int
-            Number of items in the collection that was searched for each query.
+            Number of items that were searched for each query.
 
         Returns
         -------

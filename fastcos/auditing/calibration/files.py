@@ -53,7 +53,7 @@ def write(path: PathLike, values: dict[str, Any]) -> None:
 def read(path: PathLike, kind: type[PairDistribution]) -> Any:
     """Read a calibration from a JSON document, and return it as an object of the class ``kind``."""
     file = Path(path)
-    if file.is_dir():  # The command `fastcos calibrate` writes a folder.
+    if file.is_dir():  # `fastcos calibrate` writes a folder that contains this file.
         file /= "calibration.json"
     try:
         document = json.loads(file.read_text("utf8"))

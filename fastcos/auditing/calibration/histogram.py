@@ -13,10 +13,10 @@ from fastcos.search.score_blocks import score_blocks
 from fastcos.similarity.base import BaseMeasure, Measure
 from fastcos.validation import Floats, Integers
 
-# Number of bins of a histogram. For cosines, a bin is 2^-15 = 3e-5 wide.
+# Number of bins of a histogram. In a histogram of cosines, a bin is 2^-15 = 3e-5 wide.
 N_BINS = 2**16
-# Largest number of queries in one block of scores. The scores of a larger block do not fit in the
-# cache, and smaller blocks need more calls to BLAS. `tests.robustness.calibrated_rates null`
+# Largest number of queries in one block of scores. With larger blocks, the scores do not fit in the
+# cache; with smaller blocks, BLAS is called more often. `tests.robustness.calibrated_rates null`
 # measures how long a calibration takes.
 _BLOCK = 128
 # Bytes of memory per score while scores are counted: the score itself, and up to five float64
@@ -113,7 +113,8 @@ def bins_of(pairs: Pairs) -> Bins:
         if len(finite):
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
     if not low <= high:
-        raise ValueError(f"measure must give finite scores, got none from {pairs.measure.name}")
+        name = pairs.measure.name
+        raise ValueError(f"measure must give finite scores, got no finite one from {name}")
     # The width is computed for N_BINS - 1 bins, because one more bin may be needed after ``low``
     # has been rounded down to a multiple of the width.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)
@@ -156,11 +157,12 @@ def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_joi
     """Return how many independent pairs would be as informative as the pairs above a threshold.
 
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
-    many of its scores reach the threshold. The result is t² / v, where t is the total count, and v
-    is the variance of t in a bootstrap that draws rows with replacement. The variance v is computed
-    to first order: if the bootstrap draws a row w times, the total count changes by w - 1 times the
-    count of the row. The noise of a single pair enters the variance twice, once for each of its
-    rows. Intervals that are computed from the result are therefore too wide rather than too narrow.
+    many of its scores reach the threshold. The result is t² / v. Here, t is the number of pairs
+    above the threshold, and v is the variance of t in a bootstrap that draws rows with replacement.
+    The variance v is computed to first order: if the bootstrap draws a row w times, t changes by w
+    - 1 times the number of the row's pairs above the threshold. The noise of a single pair enters
+    the variance twice, once for each of its rows. Intervals that are computed from the result are
+    therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

@@ -39,9 +39,9 @@ class LabelledCalibration(Record):
     knots, probabilities : ndarray (c,), float64
         For isotonic regression, ``knots`` contains ascending scores, and ``probabilities`` contains
         the probability of relevance at each of these scores. The probability is linear between two
-        knots, and constant beyond the first and the last knot. For Platt scaling, ``probabilities``
-        contains the slope and the intercept of the log odds as a function of the score. For Platt
-        scaling, ``knots`` contains the lowest and the highest score.
+        neighbouring knots, and constant below the first and above the last knot. For Platt scaling,
+        ``probabilities`` contains the slope and the intercept of the log odds as a function of the
+        score. For Platt scaling, ``knots`` contains the lowest and the highest score.
     """
 
     method: str
@@ -74,7 +74,7 @@ class LabelledCalibration(Record):
             for threshold in thresholds
         ]  # fmt: skip
         title = (
-            "Error rates, and the probability that a pair is relevant, by share of relevant pairs"
+            "Error rates by threshold, and the probability that a pair with this score is relevant"
         )
         label = (
             "False-positive rate and false-negative rate by threshold: the share of irrelevant "
@@ -86,7 +86,8 @@ class LabelledCalibration(Record):
                 (
                     f"The probability that a pair is relevant ({self.method}) depends on the share "
                     "of relevant pairs among all pairs, which is usually far lower than among the "
-                    "labelled pairs. Each of the last columns shows the probability for one share.",
+                    "labelled pairs. Each of the last columns shows the probability for one such "
+                    "share.",
                 ),
                 [Table(title, (*header, *(f"if {share:g}" for share in _PREVALENCES)), rows)],
                 figures=[Figure("operating_curve", self, 260, label)],
@@ -123,8 +124,8 @@ class LabelledCalibration(Record):
             share = expit(slope * values + intercept)
         if prevalence is not None:
             prevalence = validation.as_real("prevalence", prevalence, above=0, below=1)
-            # By Bayes' rule, the odds that a pair is relevant change by the factor (new prior odds)
-            # / (prior odds among the labelled pairs).
+            # By Bayes' rule, the odds that a pair is relevant are multiplied by (new prior odds) /
+            # (prior odds among the labelled pairs).
             ratio = prevalence / (1 - prevalence) * self.n_other / self.n_relevant
             share = share * ratio / (share * ratio + (1 - share))
         return np.where(values == -np.inf, 0.0, share)
@@ -185,10 +186,10 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         isotonic = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
         knots, probabilities = isotonic.X_thresholds_, isotonic.y_thresholds_
     else:
-        # Platt's targets correspond to one additional relevant and one additional irrelevant pair,
-        # so that the slope is finite even if a threshold separates the labels. Each labelled pair
-        # is used twice: once as a relevant pair, and once as an irrelevant pair. The weights of
-        # these two uses sum to 1.
+        # Platt's targets act like one additional relevant and one additional irrelevant pair. The
+        # slope is therefore finite even if a threshold separates the relevant from the irrelevant
+        # pairs. Each labelled pair is used twice: once as a relevant pair, and once as an
+        # irrelevant pair. The weights of these two uses sum to 1.
         positive = np.where(labels == 1, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
         regression = LogisticRegression(C=np.inf, max_iter=1000).fit(
             np.tile(values, 2)[:, None],

@@ -27,9 +27,9 @@ _MIN_EXPECTED_PAIRS = 2
 # about 10 %.
 _POOR_FIT = 0.1
 # The interval of a false-positive rate depends on the ratio of pairs to independent pairs. This
-# ratio is computed at a higher rate, which is _RATE_FACTOR times the given rate. On the logarithmic
-# scale, _RATE_FACTOR times a rate is halfway to the next higher rate in RATES. If the ratio were
-# computed at the given rate itself, the intervals would be too narrow, according to
+# ratio is computed at a higher rate, which is _RATE_FACTOR times the given rate. On a logarithmic
+# scale, _RATE_FACTOR times a rate in RATES is halfway to the next higher rate in RATES. If the
+# ratio were computed at the given rate itself, the intervals would be too narrow, according to
 # `tests.robustness.calibrated_rates held_out`.
 _RATE_FACTOR = 10**0.5
 
@@ -55,15 +55,14 @@ class Calibration(PairDistribution):
         The false-positive rate to which the verdict refers.
     low, width : float
         Bin b contains the scores from ``low + b * width`` up to the next edge; the last bin
-        includes its upper edge. A score may be counted in the neighbouring bin if its rounding
-        error is larger than its distance from the edge of the bin. The rounding error is about (d +
-        8) 2^-52 times the scale of the score.
+        includes its upper edge. A rounding error may move a score into the neighbouring bin. The
+        rounding error is about (d + 8) 2^-52 times the scale of the score.
     counts : ndarray (65536,), int64
         Number of pairs in each bin.
     n_queries, n_items : int
         Number of queries and number of items that were scored, without zero rows.
     self_join : bool
-        Whether the queries are the items; if so, no row is paired with itself.
+        Whether the queries are the items; in this case, no row is paired with itself.
     n_given : tuple of int
         Number of queries and of items in the input, before sampling.
     n_zero : int
@@ -73,7 +72,7 @@ class Calibration(PairDistribution):
     levels : ndarray (6,), float64
         The levels, which are thresholds for the rates 1e-1 to 1e-6.
     query_counts : ndarray (6, n_queries), int64
-        For each query and each threshold in ``levels``, the number of scores of the query that
+        For each threshold in ``levels`` and each query, the number of scores of the query that
         reach the threshold.
     independent : ndarray (6,), float64
         For each threshold in ``levels``, the number of independent pairs that would be as
@@ -82,7 +81,8 @@ class Calibration(PairDistribution):
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
-        How far rescalings D move the threshold; None unless a condition number was passed.
+        How far rescalings D move the threshold; None unless ``condition`` was passed to
+        ``calibrate``.
     dataset : str
         SHA-256 of the shape, type and values of the input.
     model : str or None
@@ -174,7 +174,8 @@ class Calibration(PairDistribution):
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Return bounds on the false-positive rate at ``score`` after any linear map of the items.
+        """Return bounds on the false-positive rate of the threshold ``score`` after linear maps of
+        the items.
 
         The linear maps have a condition number of at most ``condition``. The condition number of a
         linear map is its largest singular value divided by its smallest. Rescalings D are linear
@@ -212,7 +213,7 @@ class Calibration(PairDistribution):
             top = float(self.p_value(self.edges[-1]))
             return (
                 f"No threshold has a rate of {self.fpr:g}: {top:.2g} of all random pairs have the "
-                f"largest {self.measure}, {self.edges[-1]:.3f}, as duplicates do."
+                f"largest {self.measure}, {self.edges[-1]:.3f}, which is typical of duplicates."
             )
         interval = "extrapolated by a model of the tail, without a confidence interval"
         if self.fpr >= self.carried_fpr:
@@ -272,14 +273,14 @@ class Calibration(PairDistribution):
                 f"{RATES[level]:g}, 90 % of the queries have rates between {low:.2g} and "
                 f"{high:.2g}, and 1 % of the queries contribute {busiest:.0%} of the pairs that "
                 f"reach the threshold. For the intervals, {pairs_per_independent[level]:,.0f} "
-                "pairs therefore count as one independent pair. (The intervals may still be too "
-                "narrow if some rows form one tight cluster.) The measure query_normalized "
+                "pairs therefore count as one independent pair. The intervals may still be too "
+                "narrow if some rows form one tight cluster. The measure query_normalized "
                 "corrects for differences between queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
                 f"{self.n_pairs // (1 + self.self_join):,} pairs are enough to measure rates of "
-                f"{self.carried_fpr:.1g} and more. Thresholds for lower rates are extrapolated by "
+                f"at least {self.carried_fpr:.1g}. Thresholds for lower rates are extrapolated by "
                 "a model of the tail, and have no confidence interval."
             )
         if self.n_duplicates:
@@ -292,8 +293,8 @@ class Calibration(PairDistribution):
         top = self.counts[-1] / self.n_pairs
         if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
             notes.append(
-                f"A share of {top:.2g} of all pairs has the highest score that the histogram "
-                "distinguishes, so no threshold has a lower rate."
+                f"The highest bin of the histogram contains a share of {top:.2g} of all pairs, so "
+                "no threshold has a lower rate."
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             notes.append(
@@ -308,8 +309,9 @@ class Calibration(PairDistribution):
         model = "The highest scores are too similar for a model of the tail."
         if (tail := self.tail) is not None:
             model = (
-                "Above scores that fewer than 100 pairs reach, a generalised Pareto distribution "
-                f"continues the distribution. It was fitted to the {tail.n_pairs:,} highest scores "
+                "For scores that fewer than 100 pairs reach, a generalised Pareto distribution "
+                "replaces the observed one. It was fitted to the "
+                f"{tail.n_pairs:,} highest scores "
                 f"(shape {tail.shape:.2f}, scale {tail.scale:.3g}, start {tail.start:.3f}). The "
                 "largest distance between the fitted and the observed distribution "
                 f"(Kolmogorov-Smirnov) is {tail.distance:.3f}."
@@ -323,7 +325,7 @@ class Calibration(PairDistribution):
             ),
             figures=[
                 Figure("scores", self, 260, f"Histogram of the scores of random pairs; {shares}"),
-                Figure("tail", self, 300, f"Probability of a score or more: {shares}"),
+                Figure("tail", self, 300, f"Probability that a score is reached: {shares}"),
             ],
         )
         method = Section(
@@ -331,12 +333,12 @@ class Calibration(PairDistribution):
             (
                 "A few random pairs are related. The rate among unrelated pairs is therefore at "
                 "most the stated rate, and nearly equal to it if related pairs are rare. The rates "
-                "hold for rows from the same source as these: calibrate again for another model, "
-                "language or collection.",
-                f"Scores are counted exactly in bins of width {self.width:.2g}; a score within "
-                "rounding of an edge may be in the next bin. Several pairs contain the same row, "
-                "so the intervals count the pairs as a smaller number of independent pairs, as a "
-                "bootstrap of the rows does.",
+                "hold only for rows from the same source as the calibrated rows. Calibrate again "
+                "for another model, language or collection.",
+                f"Scores are counted exactly in bins of width {self.width:.2g}, except that a "
+                "rounding error may move a score across the edge of a bin. Several pairs contain "
+                "the same row, so the pairs are not independent. The intervals therefore assume a "
+                "smaller number of independent pairs, computed from a bootstrap of the rows.",
                 f"Data: SHA-256 {self.dataset}.",
             ),
         )
@@ -363,7 +365,7 @@ class Calibration(PairDistribution):
             rows.append(cells)
         header = ["rate", "threshold", "99 % interval", f"found by chance in {n_items:,} items"]
         if condition is not None:
-            header.append(f"rate, linear maps up to {condition:g}")
+            header.append(f"rate after linear maps of condition up to {condition:g}")
         title = f"Thresholds of the {self.measure} by false-positive rate, {self.n_pairs:,} pairs"
         return Section(
             "Which threshold has which error rate?",

@@ -13,7 +13,7 @@ from fastcos.validation import Floats
 
 # Default number of sampled rows, which form about 500,000 pairs.
 SAMPLE = 1000
-# Number of pairs near the threshold that determine the direction of a step.
+# A step towards a vertex is computed from this number of pairs near the threshold.
 _NEAR = 200
 # Largest number of steps towards a vertex of the box that contains all allowed rescalings D. Steps
 # after the third rarely move the threshold further, according to `tests.robustness.calibrated_rates
@@ -68,9 +68,10 @@ class ThresholdRange(Record):
     def verdict(self) -> str:
         """The range of the threshold, in one sentence."""
         return (
-            f"Rescalings D of condition {self.condition:g} move the threshold for a rate of "
-            f"{self.fpr:g} from {self.given:.3f} to between {self.low:.3f} and {self.high:.3f} "
-            f"(counted on the pairs of {self.n_rows:,} items, without a model of the tail)."
+            f"The threshold for a rate of {self.fpr:g} is {self.given:.3f}; rescalings D of "
+            f"condition {self.condition:g} move it down to {self.low:.3f} or up to "
+            f"{self.high:.3f} (counted on the pairs of {self.n_rows:,} items, without a model of "
+            "the tail)."
         )
 
     def sections(self) -> tuple[Section]:
@@ -80,9 +81,10 @@ class ThresholdRange(Record):
                 "How far a rescaling moves the threshold",
                 (
                     "D multiplies the latent dimensions of the users of a model and divides those "
-                    "of the items, so dot products do not change but cosines do. Training on "
-                    "cosines chooses D, and so does weight decay on users and items once training "
-                    "has converged; the range then only shows how sensitive the threshold is to D.",
+                    "of the items, so dot products do not change but cosines do. If the model was "
+                    "trained on cosines, or until convergence with weight decay on users and "
+                    "items, training has chosen D. In this case, the range only shows how "
+                    "sensitive the threshold is to D.",
                     f"A search on the pairs of {self.n_rows:,} items found both ends of the range, "
                     "so the true range is at least as wide. No linear map of this condition moves "
                     "the threshold beyond the bounds.",
@@ -118,17 +120,18 @@ def threshold_range(
 ) -> ThresholdRange:
     """Search for the lowest and the highest threshold for a false-positive rate under rescalings D.
 
-    The threshold for the rate ``fpr`` is the cosine that is reached by the fraction ``fpr`` of all
-    pairs. Among all rescalings D with a condition number of at most ``condition``, the function
-    searches for the one with the lowest threshold and for the one with the highest threshold. The
-    true range is at least as wide as the range that the search finds. The function also returns
-    bounds on the threshold. These bounds hold for every linear map with a condition number of at
-    most ``condition``.
+    The threshold for the rate ``fpr`` is the cosine that a share ``fpr`` of all pairs reach. Among
+    all rescalings D with a condition number of at most ``condition``, the function searches for the
+    one with the lowest threshold and for the one with the highest threshold. The true range is at
+    least as wide as the range that the search finds. The function also returns bounds on the
+    threshold. These bounds hold for every linear map with a condition number of at most
+    ``condition``.
 
-    For all allowed D, the logarithms of the diagonal entries form a box. The search first makes
-    steps towards vertices of the box, and then uses Powell's method. For each step, the search
-    chooses a vertex by the derivatives of those cosines that are near the threshold. If the items
-    have at most 3 columns, the algorithm DIRECT searches the whole box before these steps.
+    The search space is a box, which contains the logarithms of the diagonal entries of all allowed
+    D. The search first makes steps towards vertices of the box, and then uses Powell's method. For
+    each step, the search chooses a vertex by the derivatives of those cosines that are near the
+    threshold. If the items have at most 3 columns, the algorithm DIRECT searches the whole box
+    before these steps.
 
     Parameters
     ----------
@@ -194,9 +197,9 @@ def threshold_range(
                 return -sign * float(np.arctanh(cosine))
 
             if len(point) <= _FEW_COLUMNS:
-                # A common factor of all entries of D changes no cosine, so the smallest weight can
-                # be fixed at 1. For each column, the code searches the face of the box on which
-                # the weight of this column is 1.
+                # Multiplying all entries of D by one number changes no cosine, so the smallest
+                # weight can be fixed at 1. For each column, the code therefore searches the face of
+                # the box on which the weight of this column is 1.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:
