@@ -1,9 +1,10 @@
 """Search, products, SVD and comparison on a Dask cluster (``pip install distributed``).
 
 The inputs are files that every worker can read under the same path. A task receives a path and a
-range of rows, maps these rows into memory, and returns small arrays. No data set is ever sent to a
-worker, so no data is lost if a worker dies. The sizes of the tasks depend only on the size of the
-data. The results of the tasks are combined in a tree that is the same for any number of workers::
+range of rows, maps these rows into memory, and returns small arrays. No input data is ever sent to
+a worker, so no input data is lost if a worker dies. The sizes of the tasks depend only on the size
+of the data. The results of the tasks are combined in a tree that is the same for any number of
+workers::
 
     top_k            a task per block of queries and range of items -> best k of each task, merged
                      in a tree -> Checkpoint
@@ -67,9 +68,9 @@ QUERIES_PER_TASK = 1 << 17
 # With four blocks, two workers are only 1.43 times as fast as one worker; with eight blocks, two
 # workers are 1.75 to 1.83 times as fast as one worker.
 MIN_BLOCKS = 8
-# The smallest number of items in a task of top_k. For each query, one more range of items costs as
-# much time as scoring 100,000 items. With 2^18 items per task, all tasks of a search together took
-# 1.20 times as long as one search of all items.
+# The smallest number of items in a task of top_k. Every range of items that a query is compared
+# with costs additional time, about as much as scoring 100,000 items. With 2^18 items per task, all
+# tasks of a search together took 1.20 times as long as one search of all items.
 MIN_ITEMS = 1 << 19
 # The largest number of tasks. The number is limited because the scheduler of Dask takes about 1 ms
 # per task.
@@ -91,8 +92,8 @@ _SUM_BYTES_PER_ENTRY = 6
 # If X has fewer stored entries per column than this number, SparseOperator computes no partial sums
 # but may build the transpose of X.
 _ENTRIES_PER_COLUMN = 96
-# The factor Q (p, l) is part of the task graph. If Q were only in the memory of a worker, Q would
-# be lost if the worker died. By default, Dask would warn of a task graph of this size.
+# The factor Q (p, l) is part of the task graph. If Q were only in the memory of one worker, the
+# death of this worker would lose Q. By default, Dask would warn of a task graph of this size.
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 _open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 
@@ -122,11 +123,11 @@ def top_k(
     k, exclude_self, progress
         As in :func:`fastcos.top_k`.
     measure : str
-        The name of a measure that learns nothing from the items ("cosine" or "dot", for example).
+        The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
         The memory in MiB that one task may use. For every worker with n threads and the memory
         limit M, ``working_memory`` must be at most M / (2 n). The default is the setting
-        ``working_memory``, or the smallest value of M / (2 n) if the setting exceeds this value.
+        ``working_memory``, but at most the smallest M / (2 n) of all workers.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -188,9 +189,8 @@ def gram_matmul(
     ``path`` is a folder of :class:`fastcos.linalg.InteractionShards` that every worker can read
     under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The result is
     bit-for-bit identical for any number of workers, because the products of the shards are always
-    added in the same order. The result differs by rounding errors from the result of
-    :func:`fastcos.gram_matmul`, because the two functions divide the rows of X into different
-    blocks.
+    added in the same order. This result and the result of :func:`fastcos.gram_matmul` differ by
+    rounding errors, because the two functions divide the rows of X into different blocks.
     """
     shards = ClusterShards(path, client)
     return products.gram_matmul(shards, Q, center=center, row_center=row_center)
@@ -202,8 +202,8 @@ def randomized_svd(
     """Return a truncated SVD of interactions in shards, computed by the workers of a Dask cluster.
 
     Every product with the matrix is divided into one task per shard. ``path`` has the same meaning
-    as in :func:`gram_matmul`. The options are those of :func:`fastcos.randomized_svd` except
-    ``scale``.
+    as in :func:`gram_matmul`. ``options`` are the keyword arguments of
+    :func:`fastcos.randomized_svd` except ``scale``.
     """
     return svd.randomized_svd(ClusterShards(path, client), n_components, **options)
 
@@ -236,9 +236,10 @@ def compare(
 
     A cell is a candidate of the leaderboard, or a rescaling in one of the fields ``named`` and
     ``grid`` of the result. The calling process fits the models, and writes the data and the models
-    to files. Every worker reads each file once, so every worker needs enough memory for X and the
-    models. ``folder`` is a directory that every worker can read under this path; the call creates a
-    temporary directory in it. The other arguments are those of :func:`fastcos.compare`.
+    to files. Every worker reads each file once and keeps the contents, so every worker needs enough
+    memory for X and the models. ``folder`` is a directory that every worker can read under this
+    path. The function creates a temporary directory in ``folder``. The other arguments are those of
+    :func:`fastcos.compare`.
     """
     client = get_client() if client is None else client
     shared_folder = validation.as_path("folder", folder).absolute()
@@ -260,7 +261,7 @@ def _on_workers(
 
 
 def _evaluate(file: str, cell: Any) -> Any:
-    """Evaluate one cell with the evaluator in `file`; this function runs on a worker."""
+    """Evaluate one cell with the evaluator that `file` contains; this function runs on a worker."""
     use_threads_of_this_worker()
     return _load(file).evaluate(cell)
 
@@ -290,7 +291,7 @@ class _Search(NamedTuple):
         return ExecutionOptions(threads_of_this_worker(), self.memory)
 
     def best_of(self, lo: int, hi: int, first: int, last: int) -> Pairs:
-        """Return the best k of the items [first, last) for queries [lo, hi), with raw scores.
+        """Return the k best items in [first, last) for queries [lo, hi), with raw scores.
 
         This method runs on a worker.
         """
@@ -337,7 +338,7 @@ def _check_search(
 
 
 def queries_per_task(n_queries: int) -> int:
-    """Return the number of queries per block; the last block of a search may have fewer."""
+    """Return the number of queries per block; only the last block of a search may be smaller."""
     blocks = max(MIN_BLOCKS, -(-n_queries // QUERIES_PER_TASK))
     return -(-n_queries // blocks)
 
@@ -433,9 +434,9 @@ class _ClusterOperator(Operator):
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """Submit one task per shard, and return the futures of their products.
 
-        ``product`` is the name of a method of SparseOperator, and ``factor`` is its argument. A
-        separate task returns the factor. If the worker that holds the factor dies, Dask can run
-        this task again.
+        ``product`` is the name of a method of SparseOperator, and ``factor`` is the argument of the
+        method. A separate task returns the factor, so Dask can run this task again if the worker
+        that holds the factor dies.
         """
         limit, worker = smallest_worker(self._client)
         task_bytes = self._bytes_of_a_task(factor)
@@ -514,8 +515,8 @@ def threads_of_this_worker() -> int:
 def use_threads_of_this_worker() -> None:
     """Set n_threads to the number of threads of the Dask worker for which this process was started.
 
-    If this process was not started for a worker, for example because the worker is a thread in the
-    process of the client, the setting stays unchanged.
+    If this process was not started for a worker, the setting stays unchanged. This is the case, for
+    example, if the worker is a thread in the process of the client.
     """
     try:
         worker = get_worker()

@@ -273,8 +273,7 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run a local search per condition number; return the final weights and counts of lost
-        edges.
+        """Run a local search per condition; return the final weights and counts of lost edges.
 
         Each of the s searches starts with the largest weight in the dimensions where ``is_high``
         (s, d) is true, and with the smallest weight in the other dimensions. The result contains

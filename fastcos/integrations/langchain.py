@@ -41,8 +41,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     embedding : Embeddings
         The LangChain embedding model, which turns texts into vectors.
     measure : str or Measure
-        The similarity, as in :func:`fastcos.top_k`. The measure must have the capability
-        ``append``.
+        The similarity, as in :func:`fastcos.top_k`. If the measure lacks the capability ``append``,
+        every change of the store fits the measure again and encodes all documents again.
     model : str, optional
         Name and version of the embedding model, such as ``"minilm@2"``. The name is saved with the
         documents, and ``load_local`` raises an error if it is called with a different model. The
@@ -52,8 +52,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     Attributes
     ----------
     index : SimilarityIndex or None
-        The index that is searched, whose ids are the ids of the documents. None before the first
-        document is added.
+        The index that the store searches. The ids of the index are the ids of the documents. None
+        before the first document is added.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> "FastcosVectorStore":
-        """Return a store of the texts; kwargs are passed to the class."""
+        """Return a store that contains the texts; kwargs are the arguments of the constructor."""
         store = cls(embedding, **kwargs)
         store.add_texts(texts, metadatas, ids=ids)
         return store
@@ -172,8 +172,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 document_ids, texts, metadatas or [{} for _ in texts], strict=True
             )
         }
-        # If several texts have the same id, the index stores the last one, as the dict of documents
-        # does.
+        # If several texts have the same id, the index and the dict of documents store only the last
+        # text.
         row_of_id = {name: row for row, name in enumerate(document_ids)}
         rows = vectors[list(row_of_id.values())]
         with parallel.writer_lock():
@@ -194,7 +194,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return document_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove the documents with these ids, or all if ids is None; unknown ids are ignored."""
+        """Remove the documents with these ids, or all if ids is None; ignore unknown ids."""
         with parallel.writer_lock():
             requested = self._documents if ids is None else ids
             known_ids = [name for name in dict.fromkeys(requested) if name in self._documents]
@@ -235,13 +235,13 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         a comparison (``{"year": {"$gte": 2020}}``). The operators of comparisons are ``$eq``,
         ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``. The operators ``$and``,
         ``$or`` and ``$not`` combine conditions. A key that occurs in no document raises an error.
-        The metadata of a document are read only once, when a search with conditions first needs
-        them. If you change the metadata later, searches with conditions ignore the change.
+        The metadata of all documents are read once, when a search with conditions first needs them.
+        If you change the metadata of a document later, searches with conditions ignore the change.
 
         ``min_score`` limits the result to documents with at least this score. ``min_score`` is a
-        number, or a calibration whose threshold is used. The threshold of a calibration is a score
-        that a random pair reaches with probability ``fpr``, where ``fpr`` is the argument that was
-        passed to ``calibrate``.
+        number or a calibration. If it is a calibration, the threshold of the calibration is the
+        lowest score. A random pair reaches this threshold with a probability of at most ``fpr``,
+        which is the argument that was passed to ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
@@ -382,7 +382,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 for name, document in self._documents.items()
             ]
             if self.index is None and (path / index_name).exists():
-                rule = "a folder without a store, for a store without documents"
+                rule = "a folder without a store if this store is empty"
                 raise storage.OccupiedError(f"folder_path must be {rule}, got {str(path)!r}")
             file = path / documents_name
             previous_text = file.read_text("utf8") if file.exists() else None
@@ -393,7 +393,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 return
             try:
                 self.index.save(path / index_name)
-            except BaseException:  # The previous index remains, so its documents are restored.
+            except BaseException:  # save keeps the previous index, so restore its documents.
                 if previous_text is not None:
                     write_text(file, previous_text)
                 raise
@@ -416,7 +416,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         attribute exists, and a name was saved with the store, the two names must be equal.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
-        argument is accepted for calls that were written for the FAISS store of LangChain.
+        argument exists so that calls that were written for the FAISS store of LangChain still work.
         """
         path, store = Path(folder_path), cls(embeddings, model=model)
         index_name, documents_name = _names_of(index_name)
@@ -524,7 +524,7 @@ def _model_of(embedding: Embeddings) -> str | None:
 
 
 def _names_of(index_name: str) -> tuple[str, str]:
-    """Return two names: the directory of the index, and the file with its documents."""
+    """Return the name of the directory of the index, and the name of the file of documents."""
     if not isinstance(index_name, str) or Path(index_name).name != index_name:
         raise ValueError(f"index_name must be the name of a file, got {index_name!r}")
     return index_name, _DOCUMENTS if index_name == _INDEX else f"{index_name}.{_DOCUMENTS}"

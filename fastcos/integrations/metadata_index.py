@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 
-# For each operator of a filter, a function that compares the value in a document with the value in
+# For each operator of a filter, the function that compares a value in a document with a value in
 # the filter.
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
@@ -28,8 +28,8 @@ _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 class MetadataIndex:
     """Positions of documents by key and value of their metadata.
 
-    A dict cannot look up unhashable values, such as lists. An unhashable value in a condition is
-    therefore compared with all unhashable values that are stored for the same key.
+    A dict cannot look up unhashable values, such as lists. If a condition contains an unhashable
+    value, it is therefore compared with all unhashable values of the same key.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class MetadataIndex:
         self._values: dict[int, dict[str, Any]] = {}
 
     def put(self, positions: Iterable[int], metadatas: Iterable[Mapping[str, Any]]) -> None:
-        """Set the metadata of the documents at ``positions``, replacing any older metadata."""
+        """Set the metadata of the documents at ``positions``, and forget their older metadata."""
         for position, metadata in zip(positions, metadatas, strict=True):
             self.drop([position])
             self._values[position] = dict(metadata)
@@ -74,7 +74,7 @@ class MetadataIndex:
 
     def _meeting(self, conditions: Any) -> set[int]:
         if not isinstance(conditions, Mapping):
-            rule = "a function of a document, or a dict of values of its metadata"
+            rule = "a function of a document, or a dict of conditions on its metadata"
             raise TypeError(f"filter must be {rule}, got {validation.format_value(conditions)}")
         matches = set(self._values)
         for key, condition in conditions.items():

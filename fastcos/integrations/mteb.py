@@ -16,8 +16,9 @@ class FastcosSearchIndex:
     Parameters
     ----------
     measure : str or Measure
-        The similarity of the model, as in :func:`fastcos.top_k`; the measure must have the
-        capability ``append``.
+        The similarity of the model, as in :func:`fastcos.top_k`. If the measure lacks the
+        capability ``append``, every addition fits the measure again and encodes all documents
+        again.
 
     Examples
     --------
@@ -64,8 +65,8 @@ class FastcosSearchIndex:
         """Return the scores and positions of the best documents of each query, best first.
 
         `similarity_fn` is not called, because the measure computes the scores. If top_ranked is not
-        None, it contains a list of document ids for each query id. Only the documents in the list
-        are ranked, and the returned numbers are positions in the list, because MTEB expects such
+        None, it contains a list of document ids for each query id. Only the documents in this list
+        are ranked. The returned numbers are then positions in the list, because MTEB expects such
         positions.
         """
         if self._index is None:

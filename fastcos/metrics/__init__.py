@@ -1,8 +1,8 @@
 """Scores of embeddings, and of neighbour lists that the caller passes.
 
-No function of this package allocates an items x items matrix, and none searches for neighbours. The
-caller passes neighbour lists, which come from ``top_k`` or from another system. The inputs of the
-functions are:
+No function of this package allocates an items x items matrix. Functions that score neighbour lists
+do not search for neighbours: the caller passes the lists, which come from ``top_k`` or from another
+system. The inputs of the functions are:
 
 - rows and labels: ``pair_auc``, ``stratified_auc``, ``map_at_r``, ``silhouette``,
   ``within_between`` and ``clustering_scores``;
@@ -15,17 +15,17 @@ functions are:
 - two models: ``model_change``.
 
 A metric of rows and labels validates its arguments, leaves out zero rows and divides the other rows
-by their norms (``labelled_rows``). For p rows with k columns and C labels, ``within_between`` and
-``silhouette`` are computed from sums of rows, in O(p k k) and O(p k C) time, respectively. The
-functions ``pair_auc``, ``stratified_auc`` and ``map_at_r`` require the cosines of all pairs. A
+by their norms (``labelled_rows``). For p rows with k columns and C labels, ``within_between`` takes
+O(p k k) time and ``silhouette`` takes O(p k C) time, because both are computed from sums of rows.
+The functions ``pair_auc``, ``stratified_auc`` and ``map_at_r`` require the cosines of all pairs. A
 kernel of ``kernels.pair_reductions`` reads packed rows (``packed``) and computes these cosines in
 tiles, in O(p p k) time and O(p k) memory. The function ``clustering_scores`` runs k-means.
 
-The metrics of rows compare rows by their cosine. To use another similarity measure, pass the rows
-to which the measure maps the items. Results are bit-for-bit identical for any number of threads.
+The metrics of rows compare rows by their cosine. To score another similarity measure, pass the rows
+to which this measure maps the items. Results are bit-for-bit identical for any number of threads.
 The field ``n_left_out`` of a result is the number of rows that the score does not use. The
-functions raise ValueError for numbers that are not finite, rows or labels of different lengths,
-lists with a repeated or unknown item, and data for which the score is undefined.
+functions raise ValueError if a number is not finite, if the lengths of rows and labels differ, if a
+list contains a repeated or unknown item, or if the score is undefined for the data.
 """
 
 from fastcos.metrics.alignment import (

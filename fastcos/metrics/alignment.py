@@ -146,10 +146,10 @@ def model_change(
 
     The distance depends only on the predictions. Rescalings and other invertible maps of the
     factors do not change the distance if they preserve the predictions. If the distance is about 0,
-    the factors of the two models differ only by a map that preserves the predictions. The n x p
-    matrix of predictions is never formed: the distance is computed from the triangular factors of
-    (P1, -P2) and (Q1, Q2). The rounding errors of the distance are therefore proportional to the
-    predictions, not to the squares of the predictions. The function takes O((n + p) k k) time.
+    the two models make the same predictions, although their factors may differ. The n x p matrix of
+    predictions is never formed: the distance is computed from the triangular factors of (P1, -P2)
+    and (Q1, Q2). The rounding errors of the distance are therefore proportional to the size of the
+    predictions, not to its square. The function takes O((n + p) k k) time.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _size_of(matrix: Floats) -> float:
 
 
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
-    """Return both embeddings after centring their columns and scaling by powers of two.
+    """Return both embeddings with centred columns, scaled by powers of two.
 
     Each embedding is divided by a power of two near its largest magnitude, so that squares do not
     overflow.
@@ -223,8 +223,8 @@ class RSA(NamedTuple):
     value : float
         Correlation, from -1 to 1.
     low, high : float
-        Ends of a 95 % confidence interval of the correlation; both equal ``value`` if all pairs of
-        items were used.
+        Ends of a 95 % confidence interval of the correlation. If all pairs of items were used, both
+        ends equal ``value``.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """
@@ -339,7 +339,7 @@ def _spearman(
 
 
 def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[Integers, Integers]:
-    """Return all pairs of n rows or, if there are more than n_pairs, a sample of n_pairs pairs."""
+    """Return all pairs of n rows, or a sample of n_pairs pairs if there are more than n_pairs."""
     if n * (n - 1) // 2 <= n_pairs:
         return np.triu_indices(n, 1)
     i, j = random.integers(n, size=n_pairs), random.integers(n - 1, size=n_pairs)
@@ -355,7 +355,7 @@ def _cosines(rows: Floats, i: Integers, j: Integers) -> Floats:
 
 
 class Trustworthiness(NamedTuple):
-    """The degree to which an embedding preserves the nearest neighbours of the original rows.
+    """How well an embedding preserves the nearest neighbours of the original rows.
 
     Both scores are 1 if every item has the same k nearest neighbours in the embedding and in the
     original.

@@ -6,10 +6,11 @@ The following modules compute AUCs of other pairs or for other purposes:
   of a sample of items. The AUC of ``metrics.label_permutation`` is computed from ranks, and gives
   all labels the same weight.
 - ``comparison.tasks.label_recovery`` computes one AUC per query from the ranking of all other
-  items. It calls the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
+  items. This module calls the kernel ``label_ranks.auc_of_ranked``; a pair of equal scores counts
+  one half.
 - ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
-  AUC with respect to each cosine. The module uses these derivatives in a gradient ascent. At the
-  end of the ascent, it calls ``pair_auc`` to compute the AUC.
+  AUC with respect to each cosine. ``auditing.label_recovery`` uses these derivatives in a gradient
+  ascent, and calls ``pair_auc`` at the end of the ascent.
 - ``auditing.calibration.labelled`` calls scikit-learn's ``roc_auc_score`` for pairs that the caller
   has labelled.
 """
@@ -31,8 +32,8 @@ _N_BINS = 2**16
 _N_STRATUM_BINS = 2**14
 # Number of pairs in a task. A task takes about 50 ms, and Ctrl-C is handled between tasks.
 _PAIRS_PER_TASK = 10_000_000
-# If there are at most this many pairs, their cosines are sorted by default. 2,896 rows form nearly
-# this many pairs.
+# By default, the cosines of all pairs are sorted if there are at most this many pairs. 2,896 rows
+# form nearly this many pairs.
 _SORTED_PAIRS = 2**22
 # Number of rows whose cosines with all rows are computed at a time.
 _ROWS = 192
@@ -44,7 +45,7 @@ class PairAUC(NamedTuple):
     Attributes
     ----------
     value : float
-        The AUC or, if only an interval is known, the middle of the interval.
+        The AUC. If only an interval is known, ``value`` is the middle of the interval.
     low, high : float
         Ends of an interval that certainly contains the AUC; the interval accounts for rounding
         errors. If the AUC was computed exactly, ``low`` and ``high`` equal ``value``.
@@ -92,9 +93,9 @@ def pair_auc(
         The cluster of every item. The non-zero rows must have at least two different labels, and at
         least two of these rows must have the same label.
     exact : bool, optional
-        Whether to sort the cosines instead of counting them in bins. If the cosines are sorted, the
-        cosines and a copy of them must fit into the setting ``working_memory``. Default: True if
-        there are at most 2^22 pairs and their cosines fit into memory.
+        Whether to sort the cosines instead of counting them in bins. Sorting needs memory for two
+        copies of all cosines, which must not exceed the setting ``working_memory``. Default: True
+        if there are at most 2^22 pairs and the two copies fit.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 
@@ -196,7 +197,7 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, the index of the last row with the same label, plus 1.
+    """Return, for every row, 1 plus the index of the last row with the same label.
 
     The rows are sorted by label.
     """
@@ -204,7 +205,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (begin, stop) of strips; `parts` tasks share the strips of each range."""
+    """Yield ranges (begin, stop) of strips (blocks of rows); `parts` tasks share each range."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -289,9 +290,9 @@ def stratified_auc(
 
     The strata prevent a few popular items from dominating the score. The popularity of a pair is
     the geometric mean of the popularities of its two items. By default, the strata are deciles of
-    the pairs. All strata contain the same number of pairs, except that pairs of equal popularity
-    are never divided between two strata. Cosines are counted in 2^14 bins; :func:`pair_auc`
-    describes the resulting interval. The function takes O(p p k) time and O(p k) memory.
+    the pairs. Pairs of equal popularity are always in the same stratum; apart from this, all strata
+    contain the same number of pairs. Cosines are counted in 2^14 bins; :func:`pair_auc` describes
+    the resulting interval. The function takes O(p p k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -347,7 +348,7 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return, for each stratum except the last, the largest level that any of its pairs has.
+    """Return the largest level of any pair in each stratum, except for the last stratum.
 
     `levels` (n,) contains the ascending levels of the rows. The level of a pair is the sum of the
     levels of its two rows.

@@ -102,8 +102,8 @@ def spherical_kmeans(
 ) -> Integers:
     """Cluster unit rows by spherical k-means, and return the cluster number of every row.
 
-    The function clusters the rows from n_starts random starts, and returns the clustering with the
-    largest sum of cosines between the rows and the centres of their clusters.
+    The function clusters the rows n_starts times, each time from a random start. It returns the
+    clustering with the largest sum of cosines between the rows and the centres of their clusters.
     """
     best_total, best = -np.inf, np.zeros(len(rows), np.int64)
     for _ in range(n_starts):
@@ -154,7 +154,7 @@ def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[floa
 
 
 def _centres(rows: Floats, codes: Any, centre_cosines: Floats, centres: Floats) -> Floats:
-    """Return the new centre of every cluster, which is the direction of the sum of its rows.
+    """Return the new centre of every cluster, which is the normalised sum of its rows.
 
     `centre_cosines` (n,) contains the cosine between each row and the centre of its cluster. The
     rows with the lowest cosines to their centres become the centres of empty clusters.

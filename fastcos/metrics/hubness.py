@@ -22,7 +22,7 @@ class Hubness(NamedTuple):
     skewness : float
         Third standardised moment of N_k, which is 0 if N_k is the same for all items.
     robin_hood : float
-        Share of the list entries that would have to be replaced to make N_k the same for all items.
+        Share of the list entries that you would have to replace to make N_k the same for all items.
     antihub_share : float
         Share of the items that are in no neighbour list.
     """
@@ -43,7 +43,8 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     neighbors : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them; -1 pads short lists.
     n_items : int, optional
-        Number of items. Default: the number of lists, n, as if every item were a query.
+        Number of items. By default, n_items is the number n of lists, as if every item were a
+        query.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -94,8 +95,8 @@ class PopularityBias(NamedTuple):
         correlation is NaN if one of its two quantities is constant, or varies by at most 1e-13
         times its largest absolute value.
     decile_cosines : tuple of 10 float
-        Ten mean cosines, one for each decile of popularity. Each is the mean cosine between the
-        items of the decile and all other items; the least popular decile comes first.
+        Ten mean cosines, one for each decile of popularity. Each of them is the mean cosine between
+        the items of a decile and all other items. The least popular decile comes first.
     lift : float
         Mean popularity over all entries of the lists, divided by the mean popularity of all items.
     gini : float

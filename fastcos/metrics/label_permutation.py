@@ -36,13 +36,13 @@ def check_testable(sizes: Integers) -> None:
     `sizes` contains the number of items with each label.
     """
     n, n_required = int(sizes.sum()), round(1 / SIGNIFICANT)
-    # Compute the logarithm of the number of permutations with different results. Exchanging two
-    # labels that have the same number of items changes no statistic.
+    # Compute the logarithm of the number of permutations with different results. If two labels have
+    # the same number of items, exchanging these labels changes no statistic.
     labels_per_size = np.unique(sizes[sizes > 0], return_counts=True)[1]
     log_distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(labels_per_size + 1).sum()
     if log_distinct < np.log(n_required):
         rule = f"have at least {n_required} permutations with different results for a test"
-        got = f"{np.exp(log_distinct):.0f} of {n} items: label more items"
+        got = f"{np.exp(log_distinct):.0f} with {n} items: label more items"
         raise ValueError(f"labels must {rule}, got {got}")
 
 
@@ -73,8 +73,7 @@ class LabelTest(Record):
         neighbours of the items with this label. ``chance`` is the mean of ``precision`` over the
         permutations of the labels, and ``precision_p`` is the p-value of ``precision``.
     classes : tuple of ClassTest
-        The labels whose recovery is significant, in descending order of precision divided by
-        chance.
+        The labels whose recovery is significant, in descending order of ``precision / chance``.
     n_items, n_classes : int
         Number of labelled items, and number of different labels.
     n_tested : int
@@ -173,9 +172,9 @@ class ClassTest(Record):
         p-value, corrected for the number of labels. The deviation of a label is (v - μ) / σ, where
         v is the precision of the label, and μ and σ are the mean and the standard deviation of its
         precision over the permutations. The true labels also count as a permutation. Each
-        permutation yields one deviation per label. The p-value is the share of permutations in
-        which the largest of these deviations is at least as large as the deviation of this label
-        under the true labels.
+        permutation yields one deviation per label. The p-value is a share of the permutations:
+        those whose largest deviation of any label is at least as large as the deviation of this
+        label under the true labels.
     """
 
     label: str
@@ -210,7 +209,7 @@ def label_names(labels: Any) -> list[str]:
 
 
 def draw_per_label(codes: Integers, max_items: int, generator: np.random.Generator) -> Integers:
-    """Draw up to max_items items, one per label in turn; return their ascending positions."""
+    """Draw up to max_items items, one of each label in turn; return their ascending positions."""
     order = generator.permutation(len(codes))
     first = np.argsort(number_within_label(codes[order]), kind="stable")
     return np.sort(order[first[:max_items]])
@@ -229,8 +228,8 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
 
     The diagonal of `scores`, which contains the scores of items with themselves, is overwritten.
     The ranks on the diagonal are 0. Equal scores have the same rank: the mean of the places that
-    they occupy in ascending order. The rank of equal scores may be half of an odd number, so the
-    ranks are doubled in order to be integers.
+    they occupy in ascending order. The mean of places may be half of an odd number, so the ranks
+    are doubled to make them integers.
     """
     np.fill_diagonal(scores, -np.inf)
     twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -253,7 +252,7 @@ def permute_labels(
     - `queries` (n,): the ascending indices of the items that have neighbour lists.
     - `units` (m,): the ascending indices of the items that have ranks. Three groups of labels are
       permuted separately: the labels of the queries, of the other listed items, and of the units.
-      The queries and the units may therefore be chosen by their labels.
+      The caller may therefore choose the queries and the units by their labels.
     - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
       permutations.
     - `names`: the names of the labels, indexed by label code.

@@ -173,7 +173,7 @@ def packed(rows: Floats, n_threads: int | None = None) -> Floats:
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
     """Return the inner products (n, n_columns) between `rows` and the rows packed in `panels`.
 
-    The rounding errors of a product depend only on its two rows, not on the division of the work
+    The rounding errors of a product depend only on the two rows, not on how the work is divided
     into tasks.
     """
     out = parallel.unfilled((len(rows), n_columns), np.float64)

@@ -15,10 +15,11 @@ _BLOCK = 2**19
 
 
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Return the mean over queries of the Jaccard index of two sets A and B of k nearest items.
+    """Return the mean Jaccard index of A and B, the two sets of k nearest items of a query.
 
-    The Jaccard index of a query is #(A and B) / #(A or B), which lies between 0 and 1. If both
-    lists have k items and their overlap is o = #(A and B) / k, the Jaccard index is o / (2 - o).
+    The mean is over the queries. The Jaccard index of a query is #(A and B) / #(A or B), which lies
+    between 0 and 1. If both lists have k items and their overlap is o = #(A and B) / k, the Jaccard
+    index is o / (2 - o).
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692 (stability of
     embeddings as overlap of neighbour lists).
@@ -49,11 +50,12 @@ def jaccard_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
 
 
 def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Return the mean over queries of #(A and B) / k, where A and B are sets of k nearest items.
+    """Return the mean of #(A and B) / k, where A and B are a query's two sets of k nearest items.
 
-    The overlap lies between 0 and 1. If both lists of a query have fewer than k items, the length
-    of the longer list replaces k. If ``first`` contains exact neighbours and ``second`` contains
-    the neighbours that an approximate index returned, the overlap is the recall of this index.
+    The mean is over the queries, and lies between 0 and 1. If both lists of a query have fewer than
+    k items, the length of the longer list replaces k. If ``first`` contains exact neighbours and
+    ``second`` contains the neighbours that an approximate index returned, the overlap is the recall
+    of this index.
 
     Parameters
     ----------
@@ -144,9 +146,9 @@ def _residuals(q: float, k: int) -> Floats:
 
     Entry i of the result applies to two lists that share i of their first k items. The entry is the
     largest possible contribution of the depths beyond k to the RBO, minus the smallest possible
-    contribution. The contribution is largest if each further item of one list also occurs in the
-    other list. In this case, both lists contain the same items at depth 2k - overlap and at every
-    greater depth.
+    contribution. The contribution of the depths beyond k is largest if each further item of one
+    list also occurs in the other list. In this case, both lists contain the same items at depth 2k
+    - overlap and at every greater depth.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -159,7 +161,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries and, for each slice, the positions in list b of the items of list a.
+    """Yield slices of queries; for each slice, yield the position in list b of each item of list a.
 
     The position of an item that list b does not contain is -1.
     """

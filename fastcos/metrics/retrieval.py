@@ -43,8 +43,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     Returns
     -------
     Score
-        The MAP@R, from 0 to 1. The mean leaves out zero rows, and rows whose label occurs on no
-        other row.
+        The MAP@R, from 0 to 1. Zero rows, and rows whose label occurs on no other row, are left out
+        of the mean.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class NeighborPurity(NamedTuple):
     Attributes
     ----------
     value : float
-        Mean over queries of the share of neighbours with the label of the query.
+        Share of neighbours that have the label of the query, as a mean over queries.
     baseline : float
         The value that random neighbours would have: the share of ordered pairs of items that have
         the same label.
@@ -90,8 +90,8 @@ def neighbor_purity(
 ) -> NeighborPurity:
     """Return the precision at k: the share of the k nearest items that have the label of the query.
 
-    The precision at k of most embeddings with clear clusters is near 1; :func:`map_at_r` shows the
-    differences between such embeddings better.
+    For embeddings with clear clusters, the precision at k is usually near 1; :func:`map_at_r` then
+    shows the differences between embeddings better.
 
     Parameters
     ----------
@@ -352,8 +352,8 @@ def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = Fa
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))
     keys = users * np.int64(p) + held_out.indices
     order = np.argsort(keys, kind="stable")
-    # searchsorted is faster than np.isin. A key that is larger than every other key is appended, so
-    # that every position that searchsorted returns is valid.
+    # searchsorted is faster than np.isin. The last key is larger than every other key, so every
+    # position that searchsorted returns is valid.
     keys = np.append(keys[order], np.iinfo(np.int64).max)
     gains = np.append(_gains_by_item(held_out, graded)[order], 0.0)
     list_keys = np.where(recommended >= 0, np.arange(n)[:, None] * np.int64(p) + recommended, -1)

@@ -33,9 +33,9 @@ class WithinBetween(NamedTuple):
         Mean cosine of pairs with different labels.
     contrast : float
         The contrast d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the
-        variances of the cosines within clusters and between clusters. If both variances v_w and v_b
-        are 0, the contrast is infinite if ``within`` and ``between`` differ, and 0 if they are
-        equal.
+        variances of the cosines within clusters and between clusters. If v_w and v_b are both 0,
+        the contrast is 0 for equal values of ``within`` and ``between``, and infinite for different
+        values.
     n_left_out : int
         Number of zero rows.
     """
@@ -99,7 +99,8 @@ def _cluster_squares(grouped: LabelledRows) -> Floats:
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):
         rows = grouped.rows[first:last]
-        # Use the smaller of two Gram matrices: that of the rows, or that of the dimensions.
+        # Use the smaller Gram matrix: either the matrix of the rows or the matrix of the
+        # dimensions.
         matrix = rows.T if len(rows) < rows.shape[1] else rows
         squares[code] = np.square(cross_products(matrix, matrix)).sum()
     return squares

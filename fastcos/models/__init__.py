@@ -17,8 +17,8 @@ loop calls. The transformers ``NormalizeRows``, ``StandardizeColumns``, ``Popula
 ``load``.
 
 ``simulate_interactions`` draws interactions with known item clusters, as in section 4 of the paper
-arXiv:2403.05440. The paper leaves some details of its simulation open; ``presets`` returns several
-presets, each of which makes a choice for every such detail.
+arXiv:2403.05440. The paper leaves some details of its simulation open. ``presets`` returns several
+presets, and each preset is one choice of all these details.
 """
 
 from importlib import import_module
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     )
     from fastcos.similarity.scoring_embeddings import ScoringEmbeddings as ScoringEmbeddings
 
-# A name is imported when it is first used, so that a simulation does not wait for the import of
-# scikit-learn.
+# Each name is imported only when it is first used, so that a program that only simulates does not
+# wait for the import of scikit-learn.
 _NAMES_OF = {
     "models.cosine_mf": ("CosineMF",),
     "models.linear_mf": ("AmbiguousSolutionWarning", "LinearMF"),

@@ -64,7 +64,7 @@ class FactorModel(
       the array. Axes with the same letter have the same length; the letter p denotes the number of
       items. A value ends with "?" if the array may be None; an array that is None is not stored;
     - ``_saved_fields``, which returns a JSON document with the validated "parameters" and
-      everything else that is saved besides the arrays;
+      everything else that is saved, except the arrays;
     - ``_restore``, which sets the attributes that ``_saved_fields`` has saved.
     """
 
@@ -121,8 +121,8 @@ class FactorModel(
         """Return the k items with the highest scores for every user.
 
         The scores are the inner products of the rows that :meth:`scoring_embeddings` returns. The
-        result is exact, and does not change if the latent dimensions are rescaled. Besides the
-        result, the method needs memory for the embeddings of at most 65,536 users at a time.
+        result is exact, and does not change if the latent dimensions are rescaled. In addition to
+        the result, the method needs memory for the embeddings of at most 65,536 users.
 
         Parameters
         ----------
@@ -131,9 +131,9 @@ class FactorModel(
         k : int
             Number of items per user, from 1 to p.
         exclude_seen : bool
-            If true, the recommendations of a user contain no item with a non-zero entry in the
-            user's row of X. If fewer than k items remain, the indices are padded with -1 and the
-            scores with -inf.
+            If true, an item with a non-zero entry in the user's row of X is not recommended to the
+            user. If fewer than k items remain, the indices are padded with -1 and the scores with
+            -inf.
         n_threads : int, optional
             Number of threads. Default: the setting ``n_threads``.
         progress : callable, optional
@@ -143,8 +143,7 @@ class FactorModel(
         -------
         Neighbors
             The fields ``indices`` (m, k), int64, and ``scores`` (m, k), float32. The items of a
-            user are sorted by descending score; items with equal scores are sorted by ascending
-            index.
+            user are sorted by descending score, and items with equal scores by ascending index.
 
         Examples
         --------

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
 # Largest number of components. In practice, embeddings have far fewer components than this limit.
-# Without a limit, a mistyped number of components would raise MemoryError.
+# Without the limit, a mistyped number of components would raise MemoryError.
 _MAX_COMPONENTS = 2**16
 # The allowed ranges of the real-valued parameters. If a parameter lies outside its range, training
 # is useless or overflows float32.
@@ -41,12 +41,12 @@ class CosineMF(FactorModel):
     as in ``LinearMF``. In the model, the probability that user u chooses item i for an interaction
     is proportional to exp(cos(p_u, b_i) / temperature + bias_i).
 
-    Training separates the items of a user from items that are drawn at random. Each interaction of
-    a user is predicted from the user's other interactions. By default, the loss depends on the
-    embeddings only through their cosines. A rotation of the latent space does not change the loss,
-    but a rescaling of its dimensions does, so training determines the cosines of the items. The
-    bias of an item models its popularity; without biases, popularity would influence the directions
-    of the item embeddings.
+    Training separates the items of a user from items that are drawn at random. The model predicts
+    each interaction of a user from the user's other interactions. By default, the loss depends on
+    the embeddings only through their cosines. A rotation of the latent space does not change the
+    loss, but a rescaling of its dimensions does, so training determines the cosines of the items.
+    The bias of an item models its popularity; without biases, popularity would influence the
+    directions of the item embeddings.
 
     To train the model of word2vec, use ``similarity="dot", loss="negative_sampling",
     item_bias=False``, and compute cosines of the items after the training.
@@ -61,10 +61,10 @@ class CosineMF(FactorModel):
         the mean of every row; gain and offset are not used. "dot" is the inner product of rows that
         are not normalised; use "dot" to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
-        The loss of an interaction. "info_nce" is the negative logarithm of the item's probability
-        under a softmax over the item and the items that were drawn at random (arXiv:1807.03748).
-        "negative_sampling" is the sum of the binary logistic losses of the item and of the items
-        that were drawn at random (arXiv:1310.4546).
+        The loss of an interaction. "info_nce" applies a softmax to the scores of the item and of
+        the negative samples; the loss is the negative logarithm of the item's probability
+        (arXiv:1807.03748). "negative_sampling" is the sum of the binary logistic losses of the item
+        and of the negative samples (arXiv:1310.4546).
     temperature : float, default 0.25
         The number by which the cosines are divided in the model. At a lower temperature, the model
         fits the data and their noise more closely. The choice of the temperature affects the item
@@ -74,20 +74,19 @@ class CosineMF(FactorModel):
     item_bias : bool, default True
         Whether the model contains a bias per item, which represents the popularity of the item.
         Unless ``negative_exponent`` is 0, popular items are also drawn more often as negative
-        samples, which offsets a part of their popularity. If there are no biases, as in word2vec,
-        the part of the popularity that is not offset influences the directions and the norms of the
-        embeddings.
+        samples, which offsets a part of their popularity. Without biases, as in word2vec, the rest
+        of the popularity influences the directions and the norms of the embeddings.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
-        users of a batch share the negative samples. For each user, the items with which the user
-        has interacted do not count as negative samples.
+        users of a batch share the negative samples. Items with which a user has interacted do not
+        count as negative samples for this user.
     negative_exponent : float, default 0.75
-        The probability that an item is drawn as a negative sample is proportional to its number of
-        users to the power of ``negative_exponent`` (arXiv:1310.4546). If ``negative_exponent`` is
-        0, all items that have users are equally probable.
+        The probability that an item is drawn as a negative sample is proportional to
+        n^negative_exponent, where n is the item's number of users (arXiv:1310.4546). If
+        ``negative_exponent`` is 0, all items that have users are equally probable.
     propensity_exponent : float, default 0.0
         The weight of an interaction in the loss is its value divided by a propensity. The
-        propensity is the number of users of the item to the power of ``propensity_exponent``
+        propensity is c^propensity_exponent, where c is the item's number of users
         (arXiv:1602.05352). If ``propensity_exponent`` is 0, the weight of an interaction is its
         value.
     norm_penalty : float, default 0.0
@@ -150,8 +149,9 @@ class CosineMF(FactorModel):
     items without interactions are zero rows.
 
     If the loss normalises a row, the gradient is orthogonal to the row, and becomes smaller as the
-    norm of the row grows (arXiv:2406.16468). The optimiser is Adagrad with one accumulator per row,
-    so multiplying all gradients of a row by a number does not change the steps of the row.
+    norm of the row grows (arXiv:2406.16468). The optimiser is Adagrad with one accumulator per row.
+    The steps of a row therefore stay the same if all gradients of the row are multiplied by one
+    number.
 
     Sources: arXiv:2403.05440, section 3, for training with the cosine; Kabbur et al. 2013 (FISM),
     for predicting each interaction from the others.

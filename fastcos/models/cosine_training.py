@@ -27,7 +27,7 @@ MAX_ITEMS = 2**31 - 1
 
 
 class Parameters(NamedTuple):
-    """The float32 arrays that training learns: A (p, k), B (p, k) and bias (p,)."""
+    """The float32 arrays that the training loop changes: A (p, k), B (p, k) and bias (p,)."""
 
     A: Floats
     B: Floats
@@ -72,7 +72,7 @@ def negative_sampling_distribution(
 def draw_items(
     random: np.random.Generator, cumulative: npt.NDArray[np.float64], count: int
 ) -> tuple[Integers, Integers]:
-    """Draw `count` items with replacement; return the distinct items in order, and their counts.
+    """Draw `count` items with replacement; return the distinct items, ascending, and their counts.
 
     `cumulative` (p,) contains the cumulative weights of the items. Items with the weight 0 are
     never drawn.
@@ -86,13 +86,13 @@ def split_held_out(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split the interactions of every user at random into training and held-out interactions.
 
-    On average, a share of `fraction` of each user's interactions is held out. Every user and every
-    item that has interactions keeps at least one training interaction.
+    On average, about a share of `fraction` of each user's interactions is held out. Every user and
+    every item that has interactions keeps at least one of them for training.
     """
     row_lengths = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), row_lengths)
-    # Sorting by the sum of the row number and a random number below 1 is faster than a lexsort by
-    # the two numbers.
+    # The sort key is the row number plus a random number below 1. Sorting by this key is faster
+    # than a lexsort by the two numbers.
     order = np.argsort(row + random.random(X.nnz))
     rank = np.empty(X.nnz, np.int64)
     rank[order] = np.arange(X.nnz) - X.indptr[row]

@@ -35,8 +35,8 @@ _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
 # Let σ be the (_KNEE_SHARE * k)-th largest singular value. The default λ suppresses the directions
-# whose singular values are smaller than σ. In the simulation of the paper, the default λ suppresses
-# about the same directions as the λ that the paper chooses.
+# whose singular values are smaller than σ. In the simulation of the paper, the default λ and the λ
+# that the paper chooses suppress about the same directions.
 _KNEE_SHARE = 0.2
 
 
@@ -50,14 +50,14 @@ class LinearMF(FactorModel):
     The objectives of Eq. 1 and Eq. 2 are minimised over matrices A and B with k columns. The
     objective ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and the objective
     ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2). The solutions of Eq. 1 and
-    Eq. 2 follow from the truncated SVD X ≈ U_k Σ V_k'. The shrinkage s of a singular direction is a
-    number from 0 to 1 by which the direction is multiplied, so AB' = V_k diag(s) V_k':
+    Eq. 2 follow from the truncated SVD X ≈ U_k Σ V_k'. The product AB' multiplies each singular
+    direction by its shrinkage s, a number from 0 to 1, so AB' = V_k diag(s) V_k':
 
     - Eq. 1: s = σ²/(σ²+λ). Eq. 1 determines the product AB', but not A and B. The symmetric
       solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D, B
       D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. The penalty of
-      Eq. 1 weights all rows of AB' equally. With exact dropout of the inputs, by contrast, the
-      weight of an item's row would depend on the norm of the item's column in X.
+      Eq. 1 weights all rows of AB' equally. Exact dropout of the inputs would instead give an
+      item's row a weight that depends on the norm of the item's column in X.
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). The solution of Eq. 2 is
       unique up to a rotation. If a singular value σ is at most λ, the corresponding columns of A
       and B are zero; ``effective_rank_`` is the number of non-zero columns.
@@ -76,8 +76,8 @@ class LinearMF(FactorModel):
     center : bool or {"rows", "both"}, default False
         The means that are subtracted from X. The value True subtracts the column means, and "rows"
         subtracts the row means. "both" subtracts row and column means, so that all rows and all
-        columns sum to 0. X remains sparse, because the means are handled as separate matrices of
-        rank one.
+        columns sum to 0. X remains sparse, because the means are stored as separate vectors and are
+        not subtracted from the entries of X.
     solver : {"auto", "direct", "randomized"}, default "auto"
         The method that computes the SVD. "direct" computes the eigendecomposition of the smaller
         Gram matrix, X'X or X X', to the precision of float64. If both dimensions of X exceed 2,048,
@@ -118,7 +118,7 @@ class LinearMF(FactorModel):
     -----
     AmbiguousSolutionWarning
         Issued by the solver "direct" if σ_k = σ_{k+1} and the shrinkage of direction k is above 0.
-        Several k-dimensional subspaces then attain the smallest loss.
+        In this case, several k-dimensional subspaces attain the smallest loss.
 
     See Also
     --------
@@ -212,9 +212,9 @@ class LinearMF(FactorModel):
                     stacklevel=2,
                 )
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # The embedding of an item without interactions may contain rounding errors of 1e-17. The
-        # embedding of an item without interactions is therefore set to 0; otherwise, normalising it
-        # would turn the rounding errors into an arbitrary direction.
+        # The embedding of an item without interactions may contain rounding errors of 1e-17.
+        # Normalising this embedding would turn the rounding errors into an arbitrary direction, so
+        # the embedding is set to 0.
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]
@@ -248,10 +248,11 @@ class LinearMF(FactorModel):
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
-        values in this simulation exceed 100. Number the singular values in descending order, from
-        1, and let σ be the singular value with the number k/5 (rounded up). The default λ is σ² for
-        Eq. 1 and σ for Eq. 2. If σ is the largest singular value, which is always the case for k up
-        to 5, λ is σ/2 for Eq. 2; with λ = σ, all columns of the solution would be zero.
+        values in this simulation exceed 100. In general, let σ be the singular value with the
+        number k/5 (rounded up), if the singular values are numbered from 1 in descending order. The
+        default λ is σ² for Eq. 1 and σ for Eq. 2. For k up to 5, σ is the largest singular value.
+        If σ is the largest singular value, the default λ is σ/2 for Eq. 2, because all columns of
+        the solution would be zero with λ = σ.
 
         Examples
         --------

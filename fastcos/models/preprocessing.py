@@ -21,8 +21,8 @@ from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
-# Number of bytes that each entry of X'X takes while X'X is converted to PPMI. In these bytes, the
-# entry is stored in CSR form and in coordinate form, together with intermediate results.
+# Number of bytes that each entry of X'X takes while X'X is converted to PPMI. At this time, memory
+# contains the entry in CSR form and in coordinate form, and intermediate results.
 _BYTES_PER_PRODUCT = 64
 
 
@@ -41,10 +41,10 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     """Return the row means and the column means of a validated matrix or of InteractionShards.
 
     The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
-    Subtracting row means r and column means m is called double centring. Every row and every column
-    of X - r 1' - 1 m' + μ sums to 0, where μ is the overall mean. If the function returns both row
-    means and column means, only the row means contain the overall mean; the overall mean is
-    subtracted from the column means. Source: arXiv:2403.05440, footnote 1.
+    Subtracting both the row means r and the column means m is called double centring. In the matrix
+    X - r 1' - 1 m' + μ, where μ is the overall mean, every row and every column sums to 0. If the
+    function returns both row means and column means, it subtracts the overall mean from the column
+    means, so that the overall mean is not subtracted twice. Source: arXiv:2403.05440, footnote 1.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class StandardizeColumns(_Transformer):
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
-            # Sum the squared deviations of the non-zeros from the column mean, then those of the
+            # Sum the squared deviations from the column mean, first of the non-zeros, then of the
             # zeros.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
@@ -209,18 +209,18 @@ class PopularityWeights(_Transformer):
 
     The result is diag(activity^-row_power) X diag(popularity^-column_power).
 
-    ``column_power`` is the exponent of the inverse propensity scores of the items, and
-    ``row_power`` is the exponent of the inverse propensity scores of the users. If both exponents
-    are ½, the result is the matrix of correspondence analysis, whose largest singular value is 1.
-    The popularity of an item is the column sum of |X| in ``fit``, and the activity of a user is the
-    row sum of |X| in ``transform``. A row or a column with a sum of 0 gets the weight 0.
+    The weights are inverse propensity scores, with the exponent ``column_power`` for the items and
+    the exponent ``row_power`` for the users. If both exponents are ½, the result is the matrix of
+    correspondence analysis, whose largest singular value is 1. The popularity of an item is the
+    column sum of |X| in ``fit``, and the activity of a user is the row sum of |X| in ``transform``.
+    A row or a column with a sum of 0 gets the weight 0.
 
     Parameters
     ----------
     column_power : float, default 0.5
-        Exponent of the popularities; a negative exponent favours popular items. The exponent 3/4 of
-        word2vec is not ``column_power``, but the exponent of the distribution of negative samples
-        (``negative_exponent`` in ``CosineMF``).
+        Exponent of the popularities; a negative exponent favours popular items. Do not confuse
+        ``column_power`` with the exponent 3/4 of word2vec, which belongs to the distribution of
+        negative samples (``negative_exponent`` in ``CosineMF``).
     row_power : float, default 0
         Exponent of the activities of the users.
 

@@ -51,10 +51,10 @@ _LARGEST_EXPONENT = 20.0
 # Some popularities and activities are computed as U^(1/exponent) or U^(-1/exponent) from a uniform
 # random number U. In these distributions, the exponent must be at least _SMALLEST_DRAWN_EXPONENT.
 _SMALLEST_DRAWN_EXPONENT = 0.1
-# If a user interacts with at least 1 / _RACE_SHARE of the items, the kernel selects them by a race:
-# it draws a random key for every item, and selects the items with the best keys. Otherwise, the
-# kernel draws one item after another and ignores items that the user already has. If a user still
-# needs more items after n_items draws, the kernel selects the missing items by a race.
+# If a user interacts with at least 1 / _RACE_SHARE of all items, the kernel selects the user's
+# items by a race: it draws a random key for every item, and selects the items with the best keys.
+# Otherwise, the kernel draws one item after another and ignores items that the user already has. If
+# a user still needs more items after n_items draws, the kernel selects the missing items by a race.
 _RACE_SHARE = 4
 # Number of interactions that a thread draws in one task. A task takes about 20 ms.
 _WORK_PER_BLOCK = 100_000
@@ -74,7 +74,7 @@ class Simulation(NamedTuple):
         Baseline popularity p_i of every item. Multiplying all popularities by the same factor would
         not change the simulation.
     user_preference : ndarray (n, C), float64
-        Preference p_uc of every user for every cluster; each row sums to 1.
+        Preference p_uc of every user u for every cluster c; the preferences of a user sum to 1.
     parameters : dict
         The values of the arguments that determine the data, including the values that the preset
         chose: ``simulate_interactions(**parameters)`` returns the same data.
@@ -132,10 +132,10 @@ def simulate_interactions(
     from ``cluster_probabilities`` to ``activity_distribution`` override choices of the preset.
 
     All random numbers follow their distributions exactly, except for float64 rounding errors. The
-    memory of the function grows with the number of interactions and with n C, the number of cluster
-    preferences, but not with n p. Clusters, exponents, popularities, preferences, activities and
-    items are drawn from separate random streams. For example, the random numbers for the clusters
-    and the preferences stay the same if you choose another popularity distribution.
+    function needs memory for the interactions and for the n C cluster preferences, but not for an n
+    x p matrix. Each step of the simulation draws its random numbers from a separate stream. For
+    example, if you choose another popularity distribution, the random numbers for the clusters and
+    the preferences stay the same.
 
     Parameters
     ----------
@@ -160,8 +160,8 @@ def simulate_interactions(
     popularity_distribution : str, optional
         The distribution of the item popularities in a cluster. The exponent of the cluster is β.
         With "rank_zipf", the items of the cluster are ranked at random, and the popularity is
-        rank^-β. With "pareto_draw", the popularity is U^(-1/β), and with "power_draw", it is
-        U^(1/β), where U is uniformly distributed from 0 to 1. With "bounded_pareto_draw", the
+        rank^-β. With "pareto_draw", the popularity is U^(-1/β), where U is uniformly distributed
+        from 0 to 1. With "power_draw", the popularity is U^(1/β). With "bounded_pareto_draw", the
         popularity is U^(-1/β), where U is uniformly distributed from 0.01 to 1.
     popularity_scale : {"unscaled", "cluster_sum"}, optional
         With "cluster_sum", the popularities of the items in every cluster are scaled such that
@@ -192,9 +192,9 @@ def simulate_interactions(
     Returns
     -------
     Simulation
-        A named tuple (X, item_cluster, item_popularity, user_preference, parameters). If fewer than
-        k_u items have a positive probability for a user, the user interacts with all items of
-        positive probability. Items without interactions are zero columns of X.
+        A named tuple (X, item_cluster, item_popularity, user_preference, parameters). A user for
+        whom fewer than k_u items have a positive probability interacts with all of these items.
+        Items without interactions are zero columns of X.
 
     Raises
     ------
@@ -206,8 +206,8 @@ def simulate_interactions(
     Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. The interactions are not
     centred and contain no bias terms. The items of the users are drawn with the counter-based
     generator Philox4x32-10 (Salmon et al. 2011). All other random numbers are drawn with
-    ``numpy.random.Generator``. A new version of NumPy may change the numbers that this generator
-    draws for a seed.
+    ``numpy.random.Generator``. A new version of NumPy may change the numbers that
+    ``numpy.random.Generator`` draws for a seed.
 
     Examples
     --------

@@ -491,7 +491,7 @@ def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
     refused = (
         f"labels must have at least 600 permutations with different results .*, got {outcomes}"
     )
-    with pytest.raises(ValueError, match=f"{refused} of {n} items: label more items"):
+    with pytest.raises(ValueError, match=f"{refused} with {n} items: label more items"):
         compare_vectors(rows, np.where(few < 0, None, few), measures=["dot"])
     with pytest.raises(ValueError, match=refused):
         compare(X, np.where(few < 0, None, few), n_components=3, measures=["dot"])

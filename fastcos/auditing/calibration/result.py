@@ -174,8 +174,7 @@ class Calibration(PairDistribution):
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Return bounds on the false-positive rate of the threshold ``score`` after linear maps of
-        the items.
+        """Return bounds on the false-positive rate at the threshold ``score`` after a linear map.
 
         The linear maps have a condition number of at most ``condition``. The condition number of a
         linear map is its largest singular value divided by its smallest. Rescalings D are linear
