@@ -204,6 +204,6 @@ class LabelRecovery(Record):
                 },
                 figures=(Figure("label_recovery", self, 260, label),),
                 verdict=f"The AUC of the labels is {self.given:.2f}; rescalings of condition "
-                f"{self.condition:g} lower it to {self.low:.2f} or raise it to {self.high:.2f}.",
+                f"{self.condition:g} move it to values between {self.low:.2f} and {self.high:.2f}.",
             ),
         )

@@ -82,7 +82,7 @@ class CosineMF(FactorModel):
         count as negative samples for this user.
     negative_exponent : float, default 0.75
         The probability that an item is drawn as a negative sample is proportional to
-        n^negative_exponent, where n is the item's number of users (arXiv:1310.4546). If
+        c^negative_exponent, where c is the item's number of users (arXiv:1310.4546). If
         ``negative_exponent`` is 0, all items that have users are equally probable.
     propensity_exponent : float, default 0.0
         The weight of an interaction in the loss is its value divided by a propensity. The

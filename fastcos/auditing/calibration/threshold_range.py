@@ -69,7 +69,7 @@ class ThresholdRange(Record):
         """The range of the threshold, in one sentence."""
         return (
             f"The threshold for a rate of {self.fpr:g} is {self.given:.3f}; rescalings D of "
-            f"condition {self.condition:g} move it down to {self.low:.3f} or up to "
+            f"condition {self.condition:g} move it to values between {self.low:.3f} and "
             f"{self.high:.3f} (counted on the pairs of {self.n_rows:,} items, without a model of "
             "the tail)."
         )
