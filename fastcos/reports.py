@@ -30,12 +30,12 @@ Result = TypeVar("Result", bound=type)
 # The method repr shows this many rows of a long table. A table of ten rows, its title and the
 # verdict together fit into the 24 lines of a terminal.
 MAX_ROWS = 10
-# The largest number of characters in a cell, and in a line of text.
+# The largest number of characters in a cell of a table, and in a line of the text above or below it.
 _LONGEST_CELL, _LINE = 60, 100
 
 
 class Estimate(NamedTuple):
-    """A share from 0 to 1 with its standard error; an HTML page shows a bar beside it."""
+    """A share from 0 to 1 with its standard error; an HTML page also shows the share as a bar."""
 
     share: float
     error: float = 0.0
@@ -45,10 +45,10 @@ class Estimate(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: a title, the names of its columns, its rows, and a text above and below it.
+    """A table with a title, the names of its columns, its rows, and two texts.
 
-    `lead` is the text above the table; it states the result in words. `more` is the text below the
-    table; it adds details, such as the rows that the table does not show.
+    `lead` is the text above the table, and states the result in words. `more` is the text below the
+    table, and adds details, such as the rows that the table does not show.
     """
 
     title: str
@@ -123,7 +123,7 @@ def printable(text: str) -> str:
 
 
 def as_table(kind: Result) -> Result:
-    """Decorate a class so that an instance is shown as a table by its repr and in notebooks."""
+    """Decorate a class so that its repr and notebooks show an instance as a table."""
     if not hasattr(kind, "table"):
         kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]
@@ -164,7 +164,7 @@ class Section(NamedTuple):
         terminal shows only tables and facts.
     tables : sequence of Table
     facts : mapping of str to number, str or None
-        Single numbers by their names.
+        Single values by their names.
     figures : sequence of Figure
     verdict : str
         The conclusion of this part, which is shown before everything else.
@@ -181,8 +181,8 @@ class Section(NamedTuple):
 class Record:
     """Base class of the dataclasses that hold results.
 
-    A statistic belongs in a table or in the facts of ``sections``, so that the repr, the terminal
-    and the HTML page show it.
+    Put every statistic into a table or into the facts of ``sections``, so that the repr, the
+    terminal and the HTML page show it.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Figures of results, as display objects in scikit-learn's manner.
+"""Figures of results, drawn by display objects like those of scikit-learn.
 
 A display is created from a result. The method ``plot`` of a display draws the figure and returns
 the display, without opening a window::

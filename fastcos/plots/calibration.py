@@ -12,7 +12,7 @@ from fastcos.plots.style import COLOURS, Display
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The number of bars of the histogram. A narrow screen still shows this number of bars separately.
+# The number of bars of the histogram. Even a narrow screen can show this number of separate bars.
 _BARS = 120
 # The number of points of a curve.
 _POINTS = 400
@@ -85,7 +85,7 @@ class TailDisplay(Display):
             )  # fmt: skip
         ax.axhline(calibration.fpr, color="black", linewidth=1, linestyle=":")
         ax.set_yscale("log")
-        ax.set_xlabel(f"{calibration.measure} of a random pair, or more")
+        ax.set_xlabel(f"{calibration.measure} of a random pair: at least this value")
         ax.set_ylabel("probability")
         ax.set_title("Share of random pairs at or above a score")
         ax.grid(visible=True)
@@ -94,7 +94,7 @@ class TailDisplay(Display):
 
 @dataclass
 class OperatingCurveDisplay(Display):
-    """The false-positive rate and the false-negative rate of labelled pairs, by threshold.
+    """The false-positive rate and the false-negative rate of labelled pairs for each threshold.
 
     Examples
     --------

@@ -32,14 +32,14 @@ _MAX_PIXELS = 1000
 # The width and height of a panel in inches. With this size, the letters in a figure with five
 # panels per row are nearly as large as the text on a page of the same width.
 _PANEL_INCHES = 1.6
-# The height of the titles above a row of panels, and the height of the bracket above the panels,
-# including its text.
+# The height of the titles above a row of panels, and the height of the bracket above the panels
+# together with its text, in inches.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # The vertical positions of the bracket and of its text. Both positions are measured from the bottom
 # of a panel, in multiples of the height of the panel.
 _BRACKET, _BRACKET_TEXT = 1.43, 1.48
-# The name of a label is written beside its block if the width of the block is at least the share
-# _NAMED_SHARE of the width of the map. Names are cut to _MAX_LETTERS characters.
+# The name of a label is written beside its block if the block is at least _NAMED_SHARE times as
+# wide as the map. Names are cut to _MAX_LETTERS characters.
 _NAMED_SHARE, _MAX_LETTERS = 0.04, 16
 # The rescalings of Eq. 1 in the paper: the first special case, the usual solution, and the
 # rescaling of section 2.3.
@@ -330,7 +330,7 @@ class ExponentGridDisplay(Display):
 
 @dataclass
 class LeaderboardDisplay(Display):
-    """The best row of each measure in a leaderboard; each row is a dot with an interval.
+    """The best row of each measure in a leaderboard, drawn as a dot with an interval.
 
     Attributes
     ----------

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# For each curve: its label, colour, dashes and marker. Each colour has one meaning. A blue curve
-# shows what holds under all rescalings, an orange curve shows what happens under a single
-# rescaling, and green curves are for linear maps.
+# For each curve: its label, colour, dashes and marker. Each colour has one meaning: blue curves
+# refer to all rescalings, orange curves to a single rescaling, and green curves to linear maps.
 _CURVES = {
     "unbroken": ("all rescalings: at most", 0, "-", "o"),
     "certified": ("all rescalings: at least", 0, "--", "s"),
@@ -43,10 +42,10 @@ _TICK_DISTANCE = 0.12
 class RobustnessDisplay(Display):
     """The robustness curve: bounds on the share of neighbours that survive rescalings.
 
-    The bounds are drawn against the condition number of the rescalings. The share of neighbours
-    that survive every rescaling lies in the shaded band. One particular rescaling may preserve
-    more neighbours than the band shows. A vertical line marks the condition number to which the
-    verdict refers.
+    The horizontal axis is the condition number up to which rescalings are allowed. The share of
+    neighbours that survive every allowed rescaling lies in the shaded band. A single rescaling may
+    preserve more neighbours than the band shows. A vertical line marks the condition number to
+    which the verdict refers.
 
     Examples
     --------
@@ -172,7 +171,7 @@ class LabelRecoveryDisplay(Display):
         ax.set_ylabel("scale 1 / D of the items")
         ax.grid(visible=True, axis="y")
         ax.margins(y=0.1)
-        title = f"Rescalings for the labels; as given, AUC {self.recovery.given:.3f}"
+        title = f"Worst and best rescaling for the labels; unscaled: AUC {self.recovery.given:.3f}"
         _legend_above(ax, title, 2, ax.get_legend_handles_labels()[0])
 
 

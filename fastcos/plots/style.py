@@ -1,7 +1,7 @@
 """The style of the figures of fastcos, and the base class of displays.
 
-The colours are those of Okabe and Ito (2008), which colour-blind readers can distinguish. Lines
-also differ in dashes and markers, so that readers can distinguish the lines in grey print.
+Colour-blind readers can distinguish the colours, which are from Okabe and Ito (2008). Lines also
+differ in dashes and markers, so that readers can distinguish the lines in grey print.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GRID_COLOUR = "#D9D9D9"
 # A diverging colour map, in which zero is white.
 MAP_COLOURS = "RdBu_r"
-# The resolution of a figure in a notebook in dots per inch. With this resolution, a figure of nine
-# maps takes 300 kB.
+# The resolution of a figure in a notebook, in dots per inch. With this resolution, a figure of
+# nine maps takes 300 kB.
 _NOTEBOOK_DPI = 50
 _STYLE: Any = {
     "font.size": 9,
@@ -48,8 +48,8 @@ _STYLE: Any = {
 def figure_style(**changes: Any) -> Iterator[None]:
     """Use the figure style of fastcos within the ``with`` block.
 
-    changes: further rc parameters of matplotlib. In the name of a parameter, write
-    "_" instead of ".".
+    `changes` are further rc parameters of matplotlib. In the name of a parameter, write "_" instead
+    of ".".
     """
     from matplotlib import rc_context
 

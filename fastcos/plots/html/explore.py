@@ -28,14 +28,13 @@ from fastcos.validation import Floats, Integers
 # and can multiply the λ of the model by one of _LAMBDA_FACTORS.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# Number of milliseconds for which the replay shows each rescaling D: long enough to read a sentence
-# of 25 words.
+# The replay shows each rescaling D for this number of milliseconds, in which a reader can read a
+# sentence of 25 words.
 _REST = 6500
 # The number of users whose predictions a page shows.
 _N_EXAMPLES = 3
 # The sentences that the page shows while it replays the rescalings, in the order of the replay. The
-# order is: the first special case of the paper, D = I, the second special case, the rescaling at
-# the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
+# replay begins with the first special case of the paper, and ends with the model of Eq. 2.
 _SENTENCES = {
     "orthonormal": "D = S^1/2 is the paper's first special case: the items are the singular "
     "vectors alone. With all dimensions, an item would be similar only to itself.",
@@ -50,7 +49,7 @@ _SENTENCES = {
     "smoothed": "D = S^-1/2 Σ^-1 compares the columns of the predictions, which is the remedy of "
     "section 3 for items.",
     "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model; the "
-    "mark shows the D that is nearest to its solution.",
+    "mark shows the D that brings the model of Eq. 1 closest to it.",
 }
 # A page shows at most _MAX_ITEMS items. Moreover, the rows of these items and the matrix L of the
 # users (_user_fields) together have at most _MAX_NUMBERS entries. As base64, 280,000 entries take
@@ -94,12 +93,13 @@ _FIGURE_METHOD = (
     "items with different labels; 0.5 is chance level. MAP@R measures how many of the nearest "
     "items have the same label as an item. The accuracy is the share of items whose label is the "
     "most frequent one among their ten nearest items.",
-    "If you choose another rank, the page uses the first columns of the same decomposition; if you "
-    "choose another λ, S changes. The λ of Eq. 2 changes together with the λ of Eq. 1, such that "
-    "both equations begin to suppress singular values at the same value.",
+    "If you choose another rank, the page uses the first columns of the same decomposition. If you "
+    "choose another λ, S changes. The λ of Eq. 2 then changes together with the λ of Eq. 1, so "
+    "that both equations begin to suppress directions at the same singular value.",
 )
 _ITEMS_METHOD = (
-    "The diagonal matrices Q and P contain the norms of the columns of the items and of the users. "
+    "The diagonal matrix Q contains the norms of the columns of the items, and P contains the "
+    "norms of the columns of the users. "
     "The condition κ of D is its largest entry divided by its smallest.",
     "Neighbours are searched among the items of this page. A certificate proves that a neighbour "
     "survives every D up to a condition; an attack is a D that removes a neighbour. If a neighbour "
@@ -107,7 +107,7 @@ _ITEMS_METHOD = (
 )
 _WITHOUT_USERS = (
     "The page has no predictions, no query metric and no P, because they need the embeddings of "
-    "users: pass them by --users."
+    "the users. Pass these embeddings by --users."
 )
 
 
@@ -237,9 +237,9 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
     """Return the exponents a and b of the rescaling that is nearest to the solution of Eq. 2.
 
-    The column scales of V S^(1/2 - a) Σ^-b are fitted to those of c V diag(weights), where the
-    factor c is free. The fit minimises the sum of the squared differences between the logarithms.
-    Both exponents lie between -1 and 1.
+    The fit makes the scales of the columns of V S^(1/2 - a) Σ^-b similar to the scales of the
+    columns of c V diag(weights), where the factor c is free. It minimises the sum of the squared
+    differences between the logarithms of these scales. Both exponents lie between -1 and 1.
     """
     positive = weights > 0
     if not positive.any():
@@ -250,7 +250,7 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
-    """Return L such that L L' is the covariance of the rows of X V, which are the n users.
+    """Return a matrix L for which L L' is the covariance of the n users, the rows of X V.
 
     `sigma` contains the singular values of X, and `mean` is the mean of the rows of X V.
     """
@@ -290,9 +290,11 @@ def items_page(
     labels : sequence (p,) of int or str, optional
         One label per item; None stands for no label.
     popularity : array_like (p,), optional
-        The page shows the most popular items if not all items fit.
+        Popularity of each item. If not all items fit, the page shows the most popular items or,
+        without ``popularity``, the first items.
     rows : array_like, optional
-        Row numbers of the items that the page shows. By default, it shows the most popular items.
+        Row numbers of the items that the page shows. By default, the page shows all items or, if
+        not all items fit, the most popular items.
     name : str
         A name for the set of items, such as a file name.
     condition : float
@@ -311,8 +313,8 @@ def items_page(
     -----
     A reader can change the condition number κ on the page. The page marks a neighbour with ✓ if
     the radius that :func:`fastcos.certified_neighbors` returns for it exceeds κ. The page marks a
-    neighbour with ✗ if :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes it,
-    and if the condition number of this rescaling is at most κ.
+    neighbour with ✗ if :func:`fastcos.auditing.vertex_attack` finds a rescaling with a condition
+    number of at most κ that removes the neighbour.
 
     Examples
     --------
@@ -350,9 +352,9 @@ def items_page(
     page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
     validation.check_scorable("items", page_rows, page_rows)
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
-    # Two searches are made. The first search decides exactly which neighbours survive all
-    # rescalings whose condition number is at most the number that the page shows first. The second
-    # search, up to far_condition, finds the radii of the surviving neighbours.
+    # Two searches are made. The search up to `condition`, which is κ when the page opens, decides
+    # exactly which neighbours survive all rescalings with a condition number of at most κ. The
+    # search up to `far_condition` finds the radii of the surviving neighbours.
     far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
     named_rescalings = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
@@ -431,7 +433,7 @@ def _max_items(d: int, users: bool) -> int:
 
 
 def _map_stride(n: int, width: int) -> tuple[int, str]:
-    """Return the stride and the caption of the heat map, which shows every stride-th of n items."""
+    """Return the stride and the caption of the heat map: of n items, it shows every stride-th."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
     return stride, f"Cosines of all pairs of {'items' if stride == 1 else f'one item in {stride}'}"
 
@@ -483,7 +485,7 @@ def _log_norms(rows: Any) -> list[float]:
 
 
 def _example_users(X: Any) -> list[int]:
-    """Return three users whose numbers of interactions are near the three quartiles."""
+    """Return three users whose numbers of interactions are near the quartiles."""
     sizes = np.diff(X.indptr)
     order = np.argsort(sizes, kind="stable")
     quartiles = (len(order) * np.arange(1, _N_EXAMPLES + 1)) // (_N_EXAMPLES + 1)

@@ -35,6 +35,6 @@ def item_fields(numbers: Integers, names: Any, labels: Any) -> dict[str, Any]:
 
 
 def boundaries(codes: Sequence[int]) -> list[float]:
-    """Return the positions at which the label changes, as shares of the length of the sequence."""
+    """Return the positions at which the label changes, as fractions of the sequence's length."""
     changes = (np.flatnonzero(np.diff(codes)) + 1) / len(codes)
     return changes.round(6).tolist()

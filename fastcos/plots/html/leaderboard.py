@@ -27,8 +27,8 @@ def leaderboard_page(
 ) -> str:
     """Return a page on which a reader can sort a leaderboard; the page needs no network.
 
-    A click on a row shows a heat map of the scores between example items, and the neighbours of an
-    item.
+    If the reader clicks on a row, the page shows a heat map of the scores between the example
+    items, and the neighbours of an item.
 
     Parameters
     ----------

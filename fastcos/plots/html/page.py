@@ -126,6 +126,6 @@ def _read(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return the hash by which a security policy allows this inline script or style."""
+    """Return the hash with which a security policy identifies this inline script or style."""
     digest = base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
     return f"'sha256-{digest}'"

@@ -52,7 +52,7 @@ def audit_page(
     Returns
     -------
     str
-        An HTML page, which is light or dark as the reader's browser prefers.
+        An HTML page. It is light or dark, depending on the setting of the reader's browser.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def calibration_page(
     Returns
     -------
     str
-        An HTML page, which is light or dark as the reader's browser prefers.
+        An HTML page. It is light or dark, depending on the setting of the reader's browser.
 
     Examples
     --------

@@ -15,8 +15,8 @@ from fastcos.reports import Figure
 # the width of the screen, so that the size of the text is the same on every screen.
 _WIDTHS = {"wide": 700, "narrow": 340}
 _PIXELS_PER_INCH = 96
-# Colours of a figure, and the variables of the page that replace these colours. The values of the
-# variables depend on whether the reader's browser prefers a light or a dark page.
+# Colours of a figure, and the variables of the page that replace these colours. The variables have
+# different values on a light page and on a dark page.
 _CSS_COLOURS = {
     COLOURS[0].lower(): "var(--main)",
     COLOURS[1].lower(): "var(--other)",
@@ -61,7 +61,7 @@ def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Ma
         ax.set_facecolor("none")
         FigureCanvasSVG(drawing).print_svg(drawing_file)  # savefig would draw the figure twice.
     svg = drawing_file.getvalue()
-    # The page contains only the drawing, without the style sheet, comments and name spaces of a
+    # Only the drawing is kept, without the style sheet, the comments and the name spaces of an SVG
     # file.
     svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
