@@ -8,15 +8,16 @@ rows. A measure defines how rows are encoded, and how a raw score becomes the sc
     items ---encode_items-----> psi(b) --'   + item_bias(b)
 
 ``get_measure("cosine")`` returns a measure by name. Every ``measure=`` argument takes a name or an
-object with the members of ``Measure``. A search fits the measure to the items; other data that a
-measure needs (a metric, popularities, the users of a model) are parameters of the measure. ``fit``
-returns a fitted copy and leaves the measure unchanged. The score of an ``UpperBounded`` measure
-cannot be computed from the raw score of two encoded rows; the raw score only determines an upper
-bound on the score. A search by an ``UpperBounded`` measure selects candidates by their raw scores,
-and the method ``rescore`` of the measure ranks the candidates by their exact scores.
-``measure.capabilities`` states which operations a search or an index supports with a measure. The
-measures without parameters are rows of a table in the module ``table``; every other measure is a
-class.
+object with the members of ``Measure``. A search fits the measure to the items. If a measure needs
+other data, such as the users of a model, the data are a parameter of the measure. The method
+``fit`` returns a fitted copy and leaves the measure unchanged. ``measure.capabilities`` states
+which operations a search or an index supports with a measure. The measures without parameters are
+rows of a table in the module ``table``; every other measure is a class.
+
+The raw score of two encoded rows does not determine the score of an ``UpperBounded`` measure; it
+only determines an upper bound on the score. A search by an ``UpperBounded`` measure selects
+candidates by their raw scores, and the method ``rescore`` of the measure ranks the candidates by
+their exact scores.
 
 You can define your own measure as a small class. The following measure compares only the signs of
 the entries of two rows:

@@ -81,8 +81,8 @@ class UpperBounded(Measure, Protocol):
 
     A search selects candidates by the raw scores of encoded rows, and ``rescore`` ranks the
     candidates by their exact scores (filter and refine). The search for a query ends when
-    ``upper_bound`` shows that none of the remaining items can have a higher score than the best k
-    items found so far. ``to_score`` is applied to the scores that ``rescore`` returns.
+    ``upper_bound`` shows that no remaining item can score higher than the k-th best item found so
+    far. The search converts the scores that ``rescore`` returns by ``to_score``.
     """
 
     def precompute(self, B: Rows) -> Any:
@@ -102,8 +102,9 @@ class UpperBounded(Measure, Protocol):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return upper bounds (n,) on the scores of items with raw scores of at most ``raw`` (n,).
 
-        Query i is row i of Q (n, d), and entry i of the result is the bound for query i. For each
-        query, a higher raw score must not give a smaller bound.
+        Query i is row i of Q (n, d). No item whose raw score with query i is at most ``raw[i]`` has
+        a score above entry i of the result. For each query, a higher raw score must not give a
+        smaller bound.
         """
 
 
@@ -154,8 +155,8 @@ def warn_of_slow_changes(measure: Any) -> None:
     """Warn if a measure from outside of fastcos lacks the capability ``append``.
 
     The warning is issued once per class. A class lacks the capability ``append`` if it overrides
-    one of the methods in ``_FOR_APPEND``. fastcos cannot know what an override does, so even an
-    override that only writes to a log removes the capability.
+    one of the methods in ``_FOR_APPEND``, even if the override only writes to a log, because
+    fastcos cannot know what an override does.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"
@@ -259,7 +260,7 @@ class BaseMeasure:
         """Set the attributes that the measure learns from the items; the cosine learns nothing."""
 
     def encode_queries(self, Q: Rows) -> Rows:
-        """Return the queries, encoded in the same way as items."""
+        """Return the queries, encoded in the same way as the items."""
         return self.encode_items(Q)
 
     def encode_items(self, B: Rows) -> Rows:
@@ -279,7 +280,7 @@ class BaseMeasure:
 # measure. To unregister a measure, delete its entry.
 REGISTRY: dict[str, Callable[..., Any]] = {}
 # Scores from the literature that no measure can compute, because they do not compare two vectors.
-# Each name is mapped to the call that computes the score.
+# The dictionary maps the name of each score to the call that computes this score.
 _SCORERS = {
     "sts_score": "rerank(neighbors, STSScorer(model, texts))",
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
@@ -364,15 +365,15 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     if isinstance(measure, str):
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
-    # Checking whether an object implements the protocol Measure takes 28 microseconds. Instances of
-    # BaseMeasure inherit all members of the protocol except the name, so only their name is looked
-    # up here.
+    # It takes 28 microseconds to check whether an object implements the protocol Measure. An
+    # instance of BaseMeasure inherits all members of the protocol except the name, so it is enough
+    # to check whether the instance has a name.
     if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         if hasattr(measure, "transform") and hasattr(measure, "factor"):  # a QueryMetric
             rule = "get_measure('query_metric_cosine', other=users), or another measure"
         elif hasattr(measure, "shape"):
-            rule = "a name or a Measure, not rows, which belong to fit"
+            rule = "a name or a Measure (pass rows to its method fit)"
         validation.as_instance("measure", measure, Measure, rule)  # type: ignore[type-abstract]
     kinds = get_args(MetricType)
     validation.as_choice(f"metric_type of {measure.name}", measure.metric_type, kinds)
@@ -385,7 +386,7 @@ def summaries() -> dict[str, str]:
     Returns
     -------
     dict of str
-        A dictionary from the name of each measure to its description, sorted by name.
+        A dictionary that maps the name of each measure to its description, sorted by name.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 A model with users P and items Q predicts P Q'. For every invertible matrix G, the model with users
 P G^-T and items Q G makes the same predictions. ``canonicalize`` returns the same factors for all
 models with the same predictions. ``query_metric`` derives an inner product of items from the users.
-The inner product of two items has the same value in all models with the same predictions.
+This inner product of two items has the same value in all models with the same predictions.
 """
 
 import warnings
@@ -26,8 +26,8 @@ class CanonicalFactors(NamedTuple):
     ----------
     users : ndarray (n, k), float64
     items : ndarray (p, k), float64
-        The columns of users are orthogonal, and so are the columns of items. Column j of users and
-        column j of items both have the squared norm ``singular_values[j]``.
+        The columns of ``users`` are orthogonal, and so are the columns of ``items``. Column j of
+        ``users`` and column j of ``items`` each have the squared norm ``singular_values[j]``.
     singular_values : ndarray (k,), float64
         Singular values of the product, descending. The singular values beyond the rank of the
         product are 0.
@@ -45,10 +45,10 @@ class QueryMetric(NamedTuple):
     Attributes
     ----------
     metric : ndarray (k, k), float64
-        C: the covariance of the users u or, if ``centered`` is false, the matrix E[uu'] of their
-        second moments.
+        The matrix C, which is the covariance of the users. If ``centered`` is false, C is the
+        matrix E[uu'] of the second moments of the users u.
     factor : ndarray (k, r), float64
-        A matrix L for which LL' = C; its number of columns, r, is the rank of C.
+        A matrix L for which LL' = C. The number r of its columns is the rank of C.
     """
 
     metric: Floats
@@ -75,10 +75,11 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     """Return the balanced factors of a model, which depend only on the predictions of the model.
 
     Of all factors of ``users @ items.T``, the balanced factors have the smallest norm. Training
-    with weight decay on users and items converges to the balanced factors, and gradient descent
-    from small initial factors ends near them. The signs are chosen such that, in each column of the
-    items, the entry with the largest magnitude is positive. If several singular values are equal,
-    their columns are determined only up to a rotation among these columns.
+    with the same weight decay on every user and every item converges to the balanced factors if
+    gradient noise is small. Gradient descent from small initial factors also ends near the balanced
+    factors. In each column of the items, the entry with the largest magnitude is positive. If
+    several singular values are equal, their columns are determined only up to a rotation among
+    these columns.
 
     Parameters
     ----------
@@ -167,10 +168,10 @@ def query_metric(
     (such as a dual encoder) whose scores are dot products of users and items, or of queries and
     items. The query metric contains only C and its factor L, not the users.
 
-    Adding the same vector to all items changes the cosines after ``transform``, but it does not
-    change a loss that only compares items with each other, such as BPR or a softmax over items
-    (theorem 10 in docs/explanation/proofs.md). After training with a loss that only compares items,
-    search the transformed items with the measure "centered_cosine".
+    Some losses, such as BPR or a softmax over items, only compare items with each other. Adding the
+    same vector to all items does not change such a loss (theorem 10 in docs/explanation/proofs.md),
+    but it changes the cosines after ``transform``. After training with such a loss, search the
+    transformed items with the measure "centered_cosine".
 
     Parameters
     ----------
@@ -200,9 +201,11 @@ def query_metric(
     -----
     The factor is computed by a QR decomposition of the users in blocks of rows, in O(n k²) time.
     The QR decomposition is more precise than a factorisation of the Gram matrix, because the
-    condition number of the Gram matrix is the square of the condition number of the users. Let ε =
-    ||C^-½ Ĉ C^-½ - I|| be the relative error of an estimate Ĉ of C. If ε < 1, using Ĉ instead of C
-    changes Fisher's z = artanh(cosine) of any pair of items by at most ½ ln((1 + ε) / (1 - ε)).
+    condition number of the Gram matrix is the square of the condition number of the users.
+
+    If C is estimated from a sample, let Ĉ be the estimate, and let ε = ||C^-½ Ĉ C^-½ - I|| be its
+    relative error. If ε < 1, the sample changes Fisher's z = artanh(cosine) of any pair of items by
+    at most ½ ln((1 + ε) / (1 - ε)).
 
     Examples
     --------

@@ -1,12 +1,12 @@
 """Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
-If the users of a model are multiplied by a diagonal matrix D (or by any invertible matrix G), and
-the items are multiplied by the inverse matrix, the predictions stay the same but the cosines
-change. If D may be any diagonal matrix, the cosine of nearly any two items can take nearly any
-value. The functions of this module therefore compute ranges over all D whose condition number, max
-|d| / min |d|, is at most the argument ``condition``. A rescaling D changes Fisher's z =
-artanh(cosine) by at most the logarithm of the condition number of D. The proofs are in
-docs/explanation/proofs.md.
+If the users of a model are multiplied by a diagonal matrix D, and the items are multiplied by the
+inverse of D, the predictions stay the same but the cosines change. Any invertible matrix G in place
+of D also leaves the predictions the same. If D may be any diagonal matrix, the cosine of nearly any
+two items can take nearly any value. The functions of this module therefore compute ranges over all
+D whose condition number, max |d| / min |d|, is at most the argument ``condition``. A rescaling D
+changes Fisher's z = artanh(cosine) by at most the logarithm of the condition number of D. The
+proofs are in docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -23,9 +23,9 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # The default condition number of a rescaling, which is its largest entry divided by its smallest.
 # If a model is trained to convergence twice, with two random seeds, the two results differ by a
 # rescaling whose condition number is about 1.2 (docs/explanation/scale_of_dimensions.md). The
-# certified share of an embedding at a condition number c is the share of neighbours that are
-# certified to survive all rescalings whose condition number is at most c. The certified shares of
-# the nine embeddings in docs/howto/audit.md differ most at a condition number of 1.2, where they
+# certified share at a condition number c is the share of neighbours that are certified to survive
+# all rescalings whose condition number is at most c. Among the nine embeddings in
+# docs/howto/audit.md, the certified shares differ most at a condition number of 1.2, where they
 # range from 4 % for isotropic noise to 76 % for a model of Eq. 2 of the paper. At a condition
 # number of 2, only one of these nine embeddings has a certified share above 20 %.
 CONDITION = 1.2
@@ -88,10 +88,10 @@ class Sensitivity(NamedTuple):
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps G whose condition number is limited.
 
-    The range is exact: some invertible matrix G with a condition number of at most ``condition``
-    makes the cosine equal to the lower end, and another such matrix makes it equal to the upper
-    end. In terms of Fisher's z = artanh(cosine), the range extends from z - ln(``condition``) to z
-    + ln(``condition``), for every pair of vectors with the given cosine.
+    The range is exact: each end of the range is the cosine under some invertible matrix G with a
+    condition number of at most ``condition``. In terms of Fisher's z = artanh(cosine), the range
+    extends from z - ln(``condition``) to z + ln(``condition``), for every pair of vectors with the
+    given cosine.
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, restated for Fisher's z.
 
@@ -136,9 +136,9 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 
     - If some products are positive and some are negative, the range is -1 to 1.
     - If some products are positive and none is negative, the upper end of the range is 1. The lower
-      end is 0 if, in some dimension, exactly one of x_l and y_l is zero. Otherwise, the lower end
-      is 2 sqrt(r s) / (r + s), where r is the smallest ratio y_l / x_l of nonzero entries, and s is
-      the largest such ratio.
+      end is 0 if there is a dimension in which exactly one of x_l and y_l is zero. Otherwise, the
+      lower end is 2 sqrt(r s) / (r + s), where r is the smallest and s is the largest of the ratios
+      y_l / x_l of nonzero entries.
     - If some products are negative and none is positive, let a and b be the ends of the range for x
       and -y. The range for x and y is then -b to -a.
     - If all products are zero, the cosine is always 0.
@@ -211,13 +211,14 @@ def cosine_interval(
     Notes
     -----
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
-    cosine is positive, it is attained by weights that have only two different values: every weight
-    is either the smallest or the largest allowed value. In every dimension with the largest weight,
+    cosine is positive, it is attained by weights with only two different values: every weight is
+    either the smallest or the largest allowed value. In every dimension with the largest weight,
     the product x_l y_l of the entries of x and y is positive. If the dimensions with a positive
-    product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent. If the
-    smallest cosine is not negative, it is computed from linear-fractional programmes, one for every
-    value of a positive parameter t. The smallest cosine is the maximum over t of the minima of
-    these programmes (Sion 1958, Dinkelbach 1967).
+    product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent.
+
+    If the smallest cosine is not negative, it is computed from linear-fractional programmes, one
+    for every value of a positive parameter t. Each programme has a minimum, and the smallest cosine
+    is the maximum of these minima over t (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------

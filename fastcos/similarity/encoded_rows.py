@@ -76,9 +76,9 @@ def encode_rows(
     float64 rows whose squares would underflow are scaled up; scaling a row changes no cosine.
     """
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
-    if rows is encoded:  # The entries of the rows have four or eight bytes, not one or two.
+    if rows is encoded:  # The entries of the rows have four or eight bytes.
         if not are_input_items:
-            name, hint = "rows of a measure", "a zero row has no direction to divide by"
+            name, hint = "rows of a measure", "was a zero row divided by its norm?"
         _check_encoded(rows, bias)
         rows = validation.read_only(np.ascontiguousarray(rows))
     norms = row_norms(rows, n_threads)
@@ -121,7 +121,7 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     The rows must be read-only. Rows of one- or two-byte numbers may be stored as integers with the
     same bits (``parallel.memmap``).
     """
-    # This function does not request the compilation of kernels, because only a search does.
+    # This function does not start the compilation of kernels; only a search does.
     if not readiness.runs_kernels():
         with readiness.seconds_in_numpy():
             return validation.read_only(row_norms_in_numpy(memmap.from_bits(rows)))

@@ -6,9 +6,9 @@ one step is exactly the squared step times the difference of the Gram matrices o
 (Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly, because the small
 changes of P'P - Q'Q and the effects of the weight decay add up over many steps. While the factors
 move, the predictions PQ' stay the same. The factors come to rest when the changes from the users
-and the changes from the items cancel out. Two d x d matrices, the weighted Gram matrix of the users
-and that of the items, determine the factors to which training converges. The number of epochs until
-convergence also depends on the Gram matrices without weights.
+and the changes from the items cancel out. Two d x d matrices determine the factors to which
+training converges: the weighted Gram matrix of the users, and the weighted Gram matrix of the
+items. The number of epochs until convergence also depends on the Gram matrices without weights.
 """
 
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# Let c be the condition number of the map from the converged factors to the current factors. The
-# current factors count as converged if log(c), divided by Euler's number e, is below this value.
+# Let c be the condition number of the map from the converged factors to the current factors. If
+# log(c) / e is below this value, the current factors count as converged (e is Euler's number).
 _AT_REST = 1e-3
 # The largest step and the largest weight decay that are allowed. The product of a larger step or a
 # larger decay with squared slopes could overflow.
@@ -37,10 +37,10 @@ class GradientNoise(NamedTuple):
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item is step * (sum of the
         squared slopes of its observations) + 2 * decay * (number of its observations). The weight
-        of a user is computed by the same formula from the observations of the user. Let x be the
-        row of an item or user, and w the weight of that item or user. Let P'P - Q'Q be the Gram
-        matrix of the users minus that of the items. In one epoch, every item adds ``step*w*xx'`` to
-        P'P - Q'Q, and every user subtracts ``step*w*xx'`` from P'P - Q'Q.
+        of a user is computed by the same formula from the observations of the user. Let P'P - Q'Q
+        be the Gram matrix of the users minus the Gram matrix of the items. In one epoch, every item
+        with the row x and the weight w adds ``step*w*xx'`` to P'P - Q'Q, and every user with the
+        row x and the weight w subtracts ``step*w*xx'`` from P'P - Q'Q.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. Training converges to ``items @ balancing_map``, up
         to a rotation. A rotation changes no cosine.
@@ -48,10 +48,10 @@ class GradientNoise(NamedTuple):
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
         Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
-        If the factors have converged, the value is the number of epochs in which the small
-        rescaling of the factors that fades most slowly falls to 1/e of its size. If the factors
-        have not converged, and need more than 100 times as many epochs as converged factors would
-        need, the value is infinity.
+        If the factors have already converged, small rescalings of the factors fade at different
+        rates; ``epochs_to_forget`` is then the number of epochs in which the slowest of them falls
+        to 1/e of its size. If the factors have not converged, and need more than 100 times as many
+        epochs as converged factors would need, the value is infinity.
     """
 
     item_weights: Floats
@@ -73,14 +73,15 @@ def gradient_noise(
 
     A loss that depends only on dot products does not determine the scale of the latent dimensions.
     In the long run, the noise of the gradients determines the scale of the dimensions. The function
-    predicts the scale. It also predicts how fast the factors approach this scale
-    (``epochs_to_forget``). Let x be the row of an item or user, and w the weight of that item or
-    user. At convergence, the sum of w xx' over all items equals the sum of w xx' over all users.
-    Many metrics GG' of the items leave the predictions unchanged. For exactly one of these metrics,
-    the sum of w xx' over the items equals the sum of w xx' over the users. The metric GG' at
-    convergence is the geometric mean of two matrices: the inverse of the sum of w xx' over the
-    items, and the sum of w xx' over the users. If the mean squared slope is the same for every item
-    and every user, the converged factors have the form that an audit calls ``balanced_by_counts``.
+    predicts this scale, and how fast the factors approach it (``epochs_to_forget``).
+
+    Let x be the row of an item or user, and w the weight of that item or user. At convergence, the
+    sum of w xx' over all items equals the sum of w xx' over all users. If the items Q become Q G,
+    and the users P become P G'^-1, the predictions stay the same for every invertible matrix G. The
+    two sums are equal for exactly one metric GG'. This metric is the geometric mean of two
+    matrices: the inverse of the sum of w xx' over the items, and the sum of w xx' over the users.
+    If the mean squared slope is the same for every item and every user, the converged factors have
+    the form that an audit calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
@@ -96,9 +97,9 @@ def gradient_noise(
         Factors of the model. The prediction of the model for a user and an item is the dot product
         of their rows, apart from biases.
     slopes : sparse matrix or array_like (n, p)
-        For each observation, the derivative of the loss with respect to the prediction of the
-        model, computed at these factors. If the loss is half of the squared error, the derivative
-        is the residual, which is the prediction minus the observed value. Every stored entry of a
+        For each observation, the derivative of the loss with respect to the prediction that
+        ``items`` and ``users`` make. If the loss is half of the squared error, the derivative is
+        the residual, which is the prediction minus the observed value. Every stored entry of a
         sparse matrix is one observation, including stored zeros. Every entry of an array is one
         observation.
     step : float
@@ -118,19 +119,19 @@ def gradient_noise(
     Raises
     ------
     ValueError
-        Widths or shapes do not match; an array contains NaN or infinity; ``step`` is not positive;
-        a decay is negative; or the d columns of the items or of the users are linearly dependent.
-        Without weight decay, ValueError is also raised if so many slopes are 0 that some dimension
-        has no gradient noise.
+        Shapes do not match, an array contains NaN or infinity, or ``step`` or ``weight_decay`` is
+        out of range. ValueError is also raised if the d columns of the items or of the users are
+        linearly dependent. Without weight decay, ValueError is also raised if so many slopes are 0
+        that some dimension has no gradient noise.
 
     Notes
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
     epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
     rescaling of the factors fades exponentially. Let M be the sum of the weighted Gram matrices of
-    users and items, and N the sum of their unweighted Gram matrices. The rate per epoch, divided by
-    the step, lies between the smallest and the largest generalised eigenvalue of (M, N) (Theorem
-    9c).
+    users and items, and N the sum of their Gram matrices without weights. The rate at which the
+    rescaling fades per epoch, divided by the step, lies between the smallest and the largest
+    generalised eigenvalue of (M, N) (Theorem 9c).
 
     In the 36 training runs of ``examples/scale_of_dimensions.py``, the measured number of epochs
     differed from the predicted number by at most a factor of 1.4. After four times the predicted
@@ -184,15 +185,15 @@ def gradient_noise(
     if rank < d:
         raise ValueError(
             f"slopes must differ from 0 for rows of items and users that span all {d} dimensions, "
-            f"got {rank} (without noise or weight_decay nothing moves the scale of a dimension)"
+            f"got {rank} (without noise and weight_decay, nothing moves the scale of a dimension)"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # Compute the Gram matrix of the converged items and the Gram matrix of the converged users.
-    # Also compute the weighted Gram matrix, which is the same for items and users.
+    # These are the Gram matrices of the converged items and of the converged users. The weighted
+    # Gram matrix is the same for both.
     items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     weighted = G @ noise_of_items @ G
     epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit
@@ -202,9 +203,9 @@ def gradient_noise(
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
     """Return the number of epochs in which the distance to convergence falls by a factor of e.
 
-    The number of epochs is computed for a step of 1. A linear map takes the converged factors to
-    the current factors; the distance to convergence is the logarithm of this map's condition
-    number. ``start`` (d, d) is the map from the converged factors to the factors at the start.
+    The number of epochs is computed for a step of 1. The distance to convergence is the logarithm
+    of the condition number of the linear map from the converged factors to the current factors.
+    ``start`` (d, d) is the map from the converged factors to the factors at the start.
     ``items`` and ``users`` (d, d) are the Gram matrices of the converged items and users.
     ``weighted`` (d, d) is the weighted Gram matrix of the converged rows, which is the same for
     items and users.
@@ -295,7 +296,7 @@ def _squares_and_counts(
 
 
 def _weighted_gram(rows: Floats, weights: Floats | None) -> Floats:
-    """Return the sum of weight times xx' over all rows x; by default, all weights are 1."""
+    """Return the sum of w xx' over all rows x with their weights w; by default, w is 1."""
     weighted = rows if weights is None else rows * weights[:, None]
     with parallel.blas_lock():
         return weighted.T @ rows

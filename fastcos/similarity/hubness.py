@@ -1,9 +1,10 @@
 """Similarities that reduce hubness: query normalisation, CSLS, local scaling and DisSim Local.
 
-Hubs are items that are near to very many other items. Each measure of this module corrects a score
-by statistics of the query and of the item. For all measures of this module except query
-normalisation, ``fit`` searches for the nearest neighbours of the items. A search by any of these
-measures therefore makes two passes over all pairs, or three passes if the queries are not items.
+Hubs are items that are near to very many other items. Query normalisation corrects a score by
+statistics of the query, and the other measures correct a score by statistics of the query and of
+the item. For CSLS, local scaling and DisSim Local, ``fit`` searches for the nearest neighbours of
+the items. Together with ``fit``, a search by one of these three measures makes two passes over all
+pairs, or three passes if the queries are not items.
 """
 
 from typing import Any, ClassVar
@@ -18,7 +19,8 @@ from fastcos.similarity.row_maps import as_contiguous
 from fastcos.similarity.row_transforms import inverses, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of sampled rows from which DisSimLocal computes the point that it subtracts from all rows.
+# DisSimLocal subtracts a point from all rows. It computes this point from this number of sampled
+# rows.
 _SAMPLE = 256
 # Number of steps of Weiszfeld's algorithm towards the geometric median of the sampled rows.
 _WEISZFELD_STEPS = 16
@@ -126,10 +128,9 @@ class CSLS(_Local):
     The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
     words of two languages, r(y) is the mean of the cosines of an item y with the K nearest queries.
     To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the
-    mean of the cosines of y with the K nearest of the remaining items. The result for a query
-    therefore does not depend on the other queries of a call. Pitfall: a search makes two passes
-    over all pairs of rows, or three for queries that are not items. Source: Conneau et al.
-    arXiv:1710.04087.
+    mean of the cosines of y with the K nearest of the remaining items, so the result for a query
+    does not depend on the other queries of a call. Pitfall: a search makes two passes over all
+    pairs of rows, or three for queries that are not items. Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------
@@ -165,10 +166,10 @@ class LocalScaling(_Local):
     s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y is the same
     distance for y.
 
-    If a row has K duplicates, the distance to its K-th nearest neighbour is 0. Such a row gets the
-    smallest positive s among the items, or 1 if no item has a positive s. Pitfall: a search makes
-    two passes over all pairs of rows, or three for queries that are not items. Source: Zelnik-Manor
-    and Perona, NIPS 2004.
+    If a row has K duplicates, the distance to its K-th nearest neighbour is 0. This distance is
+    replaced by the smallest positive s among the items, or by 1 if no item has a positive s.
+    Pitfall: a search makes two passes over all pairs of rows, or three for queries that are not
+    items. Source: Zelnik-Manor and Perona, NIPS 2004.
 
     Parameters
     ----------
@@ -265,10 +266,10 @@ class DisSimLocal(_Local):
 def _origin_of(rows: Rows) -> Floats:
     """Return 0 or, if the rows lie far from 0, the geometric median of a sample of the rows.
 
-    The origin is subtracted from the rows before they are multiplied. If the rows shared a large
-    component, their products would lose the digits in which the rows differ. The mean of the rows
-    would not be a good origin: if a few rows are large and most are nearly 0, most rows lie far
-    from the mean. The geometric median is computed by Weiszfeld's algorithm.
+    The result is subtracted from the rows before the rows are multiplied. If the rows shared a
+    large component, their products would lose the digits in which the rows differ. It would not
+    suffice to subtract the mean of the rows: if a few rows are large and most rows are nearly 0,
+    most rows lie far from the mean. The geometric median is computed by Weiszfeld's algorithm.
     """
     sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
     centre: Floats = np.median(sample, axis=0)

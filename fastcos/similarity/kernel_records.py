@@ -16,8 +16,8 @@ from fastcos.similarity.encoded_rows import METRIC_TYPES, NO_BIAS, EncodedRows
 from fastcos.validation import Floats, Integers, Rows
 
 _NO_ROWS = validation.read_only(np.empty(0, np.int64))
-# An empty array stands for no mask: every item is allowed. The array is writable like all other
-# masks, because a kernel is compiled separately for writable and for read-only arrays.
+# An empty array stands for no mask: every item is allowed. All masks are writable, because a kernel
+# is compiled separately for writable and for read-only arrays.
 ALL_ALLOWED = np.empty(0, np.uint8)
 # Filters that exclude no item and allow every item.
 NO_FILTERS = records.QueryFilters(_NO_ROWS, _NO_ROWS, _NO_ROWS, ALL_ALLOWED)
@@ -79,7 +79,7 @@ def query_filters(
 
 
 def candidate_ranges(numbers: Integers, firsts: Integers, lasts: Integers) -> Any:
-    """Return the record of the items that each query is compared with.
+    """Return the record that lists, for each query, the items with which it is compared.
 
     Query i is compared with the items ``numbers[firsts[i] : lasts[i]]``.
     """
@@ -97,4 +97,4 @@ def masked(allowed: npt.NDArray[np.uint8]) -> Any:
 
 def _require(holds: bool, rule: str) -> None:
     if not holds:
-        raise ValueError(f"a kernel's arguments must have {rule}")
+        raise ValueError(f"the arguments of a kernel must have {rule}")

@@ -12,8 +12,8 @@ from fastcos.similarity.moments import blocks_of, mean_of
 from fastcos.similarity.row_maps import fingerprints, first_copies
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of rows whose means and deviations are computed at once, so small that the products of the
-# rows fit into the cache.
+# The means and deviations are computed for this number of rows at a time. The number is so small
+# that the products of the rows fit into the cache.
 _ROWS_PER_BLOCK = 2048
 
 
@@ -34,7 +34,7 @@ class RowLookup:
 
     @parallel.lazy_attribute
     def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """The ascending fingerprints of the rows, and the row number of each fingerprint."""
+        """The fingerprints of the rows in ascending order, and the row number of each."""
         hashes = fingerprints(self._rows)
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order

@@ -56,7 +56,7 @@ def spectrum(S: Floats) -> tuple[Floats, Floats]:
 
 
 def root_of(S: Floats) -> Floats:
-    """Return L (d, r) with S = L L' for a positive semidefinite S of rank r >= 1.
+    """Return a matrix L (d, r) with S = L L', where S is positive semidefinite of rank r >= 1.
 
     An eigenvalue counts as zero if it is below 1e-12 times the largest eigenvalue. The function
     raises ValueError if an eigenvalue is clearly negative.
@@ -82,9 +82,9 @@ def require_parameter(name: str, value: Any, measure: str) -> Any:
 class SoftCosine(Mapped):
     """x'S y / sqrt(x'S x y'S y), where S is a matrix of similarities of the columns.
 
-    Pitfall: S must be positive semidefinite, otherwise x'S x may be negative. For example,
-    [[1,.9,0],[.9,1,.9],[0,.9,1]] is not positive semidefinite. Rows in the null space of S become
-    zero rows. Source: Sidorov et al. 2014, doi:10.13053/CyS-18-3-2043.
+    Pitfall: S must be positive semidefinite, because x'S x may otherwise be negative. The matrix
+    [[1,.9,0],[.9,1,.9],[0,.9,1]], for example, is not positive semidefinite. Rows in the null space
+    of S become zero rows. Source: Sidorov et al. 2014, doi:10.13053/CyS-18-3-2043.
 
     Parameters
     ----------
@@ -254,9 +254,9 @@ class _Whitened(Mapped):
     def _whiten(self, moment: Floats) -> None:
         """Set ``root_`` to L (d, r), where LL' is the inverse of moment + ridge * m * I.
 
-        Constant columns of the items are dropped. Let C be the part of `moment` that belongs to the
-        columns that are not dropped. The number m is the mean eigenvalue of C. C must have full
-        rank, unless ``ridge`` is positive or only the leading ``n_components`` directions are used.
+        Constant columns of the items are dropped. Let C be the part of `moment` for the remaining
+        columns. The number m is the mean eigenvalue of C. C must have full rank, unless ``ridge``
+        is positive or only the leading ``n_components`` directions are used.
         """
         varying_columns = np.flatnonzero(np.diag(moment) > 0)
         values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])
@@ -323,7 +323,7 @@ REGISTRY["ica_cosine"] = WhitenedCosine
 class PopularityWhitenedCosine(_Whitened):
     """Cosine after whitening with the popularity-weighted mean and covariance (Zipfian whitening).
 
-    The pitfalls of this measure are those of ``whitened_cosine``. Source: Yokoi et al.
+    This measure has the same pitfalls as ``whitened_cosine``. Source: Yokoi et al.
     arXiv:2411.00680.
 
     Parameters
@@ -404,11 +404,11 @@ class LearnedDiagonal(Mapped):
     The weights maximise the correlation between the values of the measure and the targets. The
     weights w stand for a rescaling D = w^-½ with a condition number of at most κ, so the largest
     weight is at most κ² times the smallest weight. The optimisation starts from equal weights, for
-    which the measure is the plain cosine, and ends in a local maximum of the correlation. The
-    correlation at the local maximum is never lower than that of the plain cosine. Pitfalls: the
-    measure fits d numbers, so pass many more pairs than columns, and evaluate the measure on pairs
-    that it was not fitted to. The measure depends on the basis of the embeddings. Source: this
-    project; the idea of a learned similarity is from Herbold, arXiv:2309.12697.
+    which the measure is the plain cosine, and ends in a local maximum of the correlation. On the
+    fitted pairs, the correlation is never lower than with the plain cosine. Pitfalls: the measure
+    fits d numbers, so pass many more pairs than columns, and evaluate the measure on other pairs.
+    The measure depends on the basis of the embeddings. Source: this project; the idea of a learned
+    similarity is from Herbold, arXiv:2309.12697.
 
     Parameters
     ----------
@@ -456,8 +456,8 @@ def _loss(
 ) -> tuple[float, Floats]:
     """Return the negative correlation of weighted cosines with centred targets, and the gradient.
 
-    ``logs`` (d,) contains the logarithms of the weights. For the rows x and y of pair i, row i of
-    ``xy``, ``xx`` and ``yy`` (m, d) is x * y, x * x and y * y, respectively.
+    ``logs`` (d,) contains the logarithms of the weights. If x and y are the rows of pair i, row i
+    of ``xy`` (m, d) is x * y, row i of ``xx`` is x * x, and row i of ``yy`` is y * y.
     """
     w = np.exp(logs)
     with parallel.blas_lock():

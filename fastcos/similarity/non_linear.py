@@ -24,9 +24,9 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Rounding errors of upper bounds are smaller than this number.
 _SLACK = 1e-9
-# MutualProximity raises standard deviations of cosines that are below this value to this value.
+# If a standard deviation of cosines is below this value, MutualProximity replaces it by this value.
 _MIN_DEVIATION = 1e-12
-# Recos: the rounding error of an angle between float32 rows of 1,024 columns is below this limit.
+# Recos: the rounding error of an angle between float32 rows with 1,024 columns is below this limit.
 _ANGLE_SLACK = 1e-3
 # Recos: the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
@@ -35,14 +35,13 @@ _RAW_SLACK = 1e-5
 _MIN_WEIGHT = 0.1
 # Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
-# MutualProximity standardises a cosine with an item by the mean and the standard deviation of all
-# cosines with that item. For each cosine of this grid, MutualProximity stores the largest
-# standardised value among all items. As a function of the cosine, the largest standardised value is
-# a maximum of increasing linear functions and therefore convex. Linear interpolation between two
-# grid points therefore gives an upper bound.
+# For each item, MutualProximity standardises a cosine by the mean and the standard deviation of the
+# item's cosines. The largest standardised value among all items is stored for each cosine of this
+# grid. As a function of the cosine, this largest value is a maximum of increasing linear functions
+# and therefore convex. Linear interpolation between two grid points therefore gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
 # NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the sum g / λ + θ is π
-# at both ends of the curve in the docstring of the class.
+# at both ends of the curve that the docstring of the class describes.
 _NORM_SHARE = 2 / np.pi
 # NormAngleDistance: relative rounding error of a squared distance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
@@ -154,11 +153,11 @@ class Recos(BaseMeasure):
 class MutualProximity(BaseMeasure):
     """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d) for the cosine distance d = 1 - cosine of x and y.
 
-    μ and s are the mean and the standard deviation of the distances of a row to all other items;
-    both numbers are computed from d x d sums. Pairs are ranked by the logarithm of the product,
-    because different products near 1 may be rounded to the same number. A standard deviation of 0
-    is replaced by 1e-12. Candidates are selected by the cosine. Pitfall: the measure assumes
-    normally distributed distances. Source: Schnitzer et al., JMLR 13 (2012).
+    The numbers μ and s of a row are the mean and the standard deviation of its distances to all
+    other items; they are computed from d x d sums. Pairs are ranked by the logarithm of the
+    product, because different products near 1 may be rounded to the same number. A standard
+    deviation of 0 is replaced by 1e-12. Candidates are selected by the cosine. Pitfall: the measure
+    assumes normally distributed distances. Source: Schnitzer et al., JMLR 13 (2012).
     """
 
     name = "mutual_proximity"
@@ -194,15 +193,14 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return a bound on the log of the product, for pairs with a cosine of at most ``raw``."""
+        """Return an upper bound on the logarithm of the product for cosines of at most ``raw``."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
         query_term = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)
         # The rounding error of an interpolated value is proportional to the magnitudes of the two
-        # neighbouring grid values. The magnitudes of grid values are large if all cosines are
-        # nearly equal.
+        # neighbouring values. These magnitudes are large if all cosines are nearly equal.
         right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
         largest_magnitude = np.maximum(*np.abs(self._largest[[right - 1, right]]))
         best += _SLACK * (1 + np.abs(best)) + _ROUNDING * largest_magnitude
@@ -243,13 +241,13 @@ class NormAngleDistance(BaseMeasure):
     This measure is not Word Rotator's Distance, although some slides call it "WRD" (and omit the
     absolute value around the difference of the norms). Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
-    differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ
-    (g / λ + θ). For every s of at most 2, the pairs (g, θ) that lead to this distance s form a
-    curve. On this curve, g / λ + θ is smallest at one of the two ends. At one end of the curve, g /
-    λ + θ is 2 arcsin(s/2). At the other end of the curve, g / λ + θ is s / w, which is at least 2
-    arcsin(s/2). If s exceeds 2, g / λ + θ is at least π. It is also at least sqrt(s² - 4) / w,
-    which is the value of g / λ at θ = π. Pitfall: a suitable λ depends on the units of the rows.
-    Source: You (arXiv:2504.16318), corrected.
+    differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ², and the measure is
+    -λ t with t = g / λ + θ. For every s of at most 2, the pairs (g, θ) that lead to this distance s
+    form a curve. On this curve, t is smallest at one of the two ends. At one end, t is 2
+    arcsin(s/2). At the other end, t is s / w, which is at least 2 arcsin(s/2). If s exceeds 2, t is
+    at least π. In this case, t is also at least sqrt(s² - 4) / w, which is the value of g / λ at
+    θ = π. Pitfall: a suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318),
+    corrected.
 
     Parameters
     ----------

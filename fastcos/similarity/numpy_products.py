@@ -1,4 +1,4 @@
-"""Inner products of rows in NumPy, bit-for-bit identical to those of ``kernels.pair_scores``."""
+"""Inner products of rows in NumPy, with the same bits as in the kernels of ``pair_scores``."""
 
 from collections.abc import Iterator
 from typing import Any

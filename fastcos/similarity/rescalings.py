@@ -86,7 +86,7 @@ class NamedRescaling(NamedTuple):
     items, users : str
         Formulas of the item embeddings and of the user embeddings.
     item_cosine, user_cosine : str
-        Two texts: what the cosine of two items compares, and what the cosine of two users compares.
+        Two texts, which say what the cosine of two items and the cosine of two users compare.
     """
 
     name: str
@@ -200,7 +200,7 @@ _NAMED = tuple(
         ("identity", Rescaling(), "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
         ("orthonormal", Rescaling(0.5), "V_k V_k', normalised: no two items are similar at k = p",
          "rows of M (the paper's remedy)"),
-        ("weights", Rescaling(-0.5), "rows of W", "rows of X V_k V_k': of X itself at k = p"),
+        ("weights", Rescaling(-0.5), "rows of W", "rows of X V_k V_k' (rows of X at k = p)"),
         ("balanced", Rescaling(0, -0.5), "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
         ("smoothed", Rescaling(-0.5, -1), "columns of M", "U_k U_k', normalised"),
         ("data", Rescaling(0.5, -1), "columns of the rank-k approximation of X", "rows of U_k S"),

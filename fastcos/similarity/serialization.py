@@ -38,14 +38,15 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
 
     ``from_parts`` restores the measure from the fields and arrays. The fields and arrays contain
     only the class and the parameters, so a restored measure has to be fitted again. The function
-    raises TypeError if the class of the measure is not registered, or if a parameter is neither a
-    number nor a text nor an array.
+    raises TypeError if the class of the measure is not registered, or if a parameter is not a
+    number, a text or an array.
     """
     if isinstance(measure, str):
         return {"name": measure, "parameters": {}}, {}
     if REGISTRY.get(getattr(measure, "name", "")) is not type(measure):
         got = type(measure).__name__
-        raise TypeError(f"measure must be a name or registered to be saved, got {got}")
+        rule = "be a name or an instance of a registered class"
+        raise TypeError(f"measure must {rule} to be saved, got {got}")
     parameters, arrays = {}, {}
     for parameter in inspect.signature(type(measure)).parameters:
         value = getattr(measure, parameter, measure)
@@ -82,4 +83,4 @@ def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     try:
         return cast(Measure, REGISTRY[name_of_measure](**parameters))
     except TypeError as error:  # The class of the measure does not accept the saved parameters.
-        raise ValueError(f"parameters must be those of {name_of_measure}: {error}") from error
+        raise ValueError(f"parameters must belong to {name_of_measure}: {error}") from error

@@ -2,12 +2,12 @@
 
 A search compares a transformed query with transformed items by their cosine, their inner product or
 their distance. Most measures from the literature differ from each other only in how they transform
-the rows. Each row of the table names one function, either ``transform`` or ``centre_and_scale``.
-The function ``transform`` transforms the rows. The function ``centre_and_scale`` computes a centre
-and a scale from the items. To transform a row, the measure subtracts the centre from the row and
-multiplies the difference by the scale. The other files of this package contain classes for the
-remaining measures: measures with parameters, measures that treat queries and items differently, and
-measures that are not inner products.
+the rows. A row of the table may contain one of two functions, ``transform`` or
+``centre_and_scale``. The function ``transform`` transforms the rows. The function
+``centre_and_scale`` computes a centre and a scale from the items; the measure then subtracts the
+centre from each row, and multiplies the difference by the scale. The other files of this package
+contain classes for the remaining measures. These are measures with parameters, measures that treat
+queries and items differently, and measures that are not inner products.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def share_of_half_turn(cosines: Floats) -> Floats:
 
 
 def negative_distances(negative_squares: Floats) -> Floats:
-    """Convert negative squared distances to negative distances."""
+    """Convert minus the squared distances to minus the distances."""
     return -np.sqrt(-negative_squares)
 
 
@@ -143,8 +143,8 @@ MEASURES = (
         "user_item_dot",
         """<user, item>, the score that a factorisation is trained to predict.
 
-        No reparametrisation (P G'^-1, B G) of the model changes this score, unlike the other
-        elementary scores. Source: arXiv:2403.05440, section 2.
+        Unlike the other elementary scores, this score does not change under any reparametrisation
+        (P G'^-1, B G) of the model. Source: arXiv:2403.05440, section 2.
         """,
         Invariances(s="rank", r="-", R="y", D="y", G="y", t="rank"),
         "dot",
@@ -159,8 +159,8 @@ MEASURES = (
         "neg_euclidean",
         """-|x - y|, minus the Euclidean distance, so that nearer rows score higher.
 
-        For unit rows, the ranking equals that of the cosine. Distances are summed from differences
-        of the entries, so that the distance of near duplicates is precise.
+        For unit rows, the measure ranks items like the cosine. Distances are summed from
+        differences of the entries, so that the distance of near duplicates is precise.
         """,
         Invariances(s="rank", r="-", R="y", D="-", G="-", t="y"),
         "euclidean",

@@ -17,7 +17,7 @@ LINES = [
     (lambda: SimilarityIndex("cosin"), "(did you mean 'cosine'?)"),
     (
         lambda: SimilarityIndex(ROWS),
-        "a name or a Measure, not rows, which belong to fit, got ndarray",
+        "a name or a Measure (pass rows to its method fit), got ndarray",
     ),
     (
         lambda: top_k(ROWS, k=1, measure=fastcos.query_metric(ROWS)),
