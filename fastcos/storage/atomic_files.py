@@ -13,14 +13,15 @@ from fastcos.validation import as_instance, as_path, one_line
 
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary path; the file at this path replaces `path` after the `with` block.
+    """Yield a temporary path; its file replaces the file at `path` after the `with` block.
 
     The `with` block must write the temporary file. The temporary file is in the same directory as
     `path`, and has the same suffix. At the end of the block, the temporary file is flushed to disk
     and renamed to `path`. If the block raises an error, the temporary file is removed, and the file
     at `path` stays unchanged. If the process is killed, at most a hidden temporary file remains. If
-    `path` is a symbolic link, the file to which it leads is replaced. OSError is raised if the
-    directory of `path` is missing or not writable, or if `path` exists but is not a regular file.
+    `path` is a symbolic link, the file to which the link leads is replaced. OSError is raised if
+    the directory of `path` is missing or not writable, or if `path` exists but is not a regular
+    file.
     """
     # If symbolic links form a circle, the resolved path is still a symbolic link.
     target = Path(os.path.realpath(as_path("path", path)))

@@ -1,11 +1,12 @@
 """Checkpoints: arrays that are written block by block, so that an interrupted run can be resumed.
 
 While a checkpoint is incomplete, its files lie in the directory ``.NAME.partial``, beside the
-target directory NAME. The files are one .npy file per array, ``run.json`` with the request, and
-``done.npy`` with a flag for every block of rows. The flag of a block is set only once the rows of
-the block have reached the disk. When all flags are set, the directory is renamed to NAME in one
-step. A later call with the same request computes the blocks whose flag is not set, or returns at
-once if the checkpoint is complete.
+target directory NAME. There is one .npy file per array. The file ``run.json`` contains the request,
+which is everything on which the result depends. The file ``done.npy`` contains a flag for every
+block of rows. The flag of a block is set only once the rows of the block have reached the disk.
+When all flags are set, the directory is renamed to NAME in one step. A later call with the same
+request computes the blocks whose flags are not set. If the checkpoint is complete, the later call
+returns at once.
 """
 
 import contextlib
@@ -44,8 +45,8 @@ WORK_PER_THREAD = 1 << 41
 # stores one flag for each block.
 _RUN = "run.json"
 _DONE = "done"
-# The error numbers that mean that the file system cannot reserve space. On a file system that
-# cannot reserve space, a full disk causes an error only when a block is written.
+# With these error numbers, the operating system reports that a file system cannot reserve space. On
+# such a file system, a full disk causes an error only when a block is written.
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
@@ -73,7 +74,7 @@ class Checkpoint:
     OccupiedError is raised if the directory holds a run whose request differs from `request`, or an
     incomplete run of a different version of fastcos. `arrays` contains the shape and the dtype of
     each array; disk space for all arrays is reserved before the first block is written. `block` is
-    the number of rows per block; a resumed run uses the block size with which the run was started.
+    the number of rows per block; if a run is resumed, the number with which it was started is used.
 
     Only one thread of one process writes a directory at a time. A second writer of the same
     directory issues a warning that names the first writer, and waits until the first writer has
@@ -137,15 +138,15 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Another writer has completed the run. If the run was complete before mkdir was called,
-            # mkdir has created an empty directory, which is removed here.
+            # Another writer has completed the run. If it had completed the run before mkdir was
+            # called, mkdir has created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()
         self.is_complete = True
 
     def missing(self) -> Iterator[tuple[int, int]]:
-        """Yield the range of rows [lo, hi) of every block that has not been written yet."""
+        """Yield the range (lo, hi) of the rows of every block that has not been written yet."""
         if self.is_complete:
             return
         done = _open_map(self._partial / f"{_DONE}.npy")
@@ -177,7 +178,7 @@ class Checkpoint:
         return {name: _open_map(self.path / f"{name}.npy") for name in self._names}
 
     def _resume(self, folder: Path, request: Mapping[str, Any], arrays: Shapes) -> None:
-        """Check that `folder` holds a run with this request; use the block size of that run.
+        """Check that `folder` holds a run with this request; use the block size of the stored run.
 
         FastcosFormatError is raised if `run.json`, or the header of an array, is damaged.
         """
@@ -211,7 +212,8 @@ class Checkpoint:
             if stored_request.get(key) != value:
                 raise OccupiedError(
                     "out must be a new directory or hold a run of the same request, got "
-                    f"{str(folder)!r} of a run with another {key}; remove it to start again"
+                    f"{str(folder)!r} of a run with another {key}; to start again, remove this "
+                    "directory"
                 )
         return run
 
@@ -265,8 +267,7 @@ def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
 def _write_rows(file: Path, lo: int, rows: Array) -> None:
     """Overwrite the rows of an .npy file from row number lo on, and flush the file to the disk.
 
-    A memory map is not used, because if the disk is full, a write to a memory map kills the
-    process.
+    A memory map is not used, because a write to a memory map kills the process if the disk is full.
     """
     try:
         with file.open("r+b") as file_object:

@@ -78,9 +78,9 @@ class OccupiedError(StorageError):
 class Stored(NamedTuple):
     """The content of a directory.
 
-    `arrays` maps the name of each array to a read-only memory map, and `files` maps the name to the
-    path of the file. `fields` contains the JSON fields. `checksum` is the sha256 of the header,
-    which contains the sha256 of every array.
+    `arrays` maps the name of each array to a read-only memory map, and `files` maps the name of
+    each array to the path of its file. `fields` contains the JSON fields. `checksum` is the sha256
+    of the header, which contains the sha256 of every array.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -111,8 +111,8 @@ def save_arrays(
     checksum of the content that the caller has read. If the content has changed since the caller
     read it, OccupiedError is raised, so that no caller overwrites changes that it has not seen.
     While this writer holds the lock, it passes the fields in the directory to `check_replaced`,
-    which raises an error if the fields must not be replaced. If ``check_replaced`` is passed, the
-    directory must hold an object of the type `kind`, or must not exist.
+    which raises an error if the fields must not be replaced. If `check_replaced` is passed, an
+    object that is already in the directory must have the type `kind`.
     """
     target = validation.as_path("path", path)
     while True:
@@ -197,8 +197,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     If ``verify`` is True, every file is read and compared with its checksum. If ``verify`` is
     False, only the header is read, and only the sizes of the array files are checked.
     FileNotFoundError is raised if the directory `path` does not exist. FastcosFormatError is raised
-    if a file is missing, is truncated or fails a check. It is also raised if the object at `path`
-    has the wrong kind or the wrong format version.
+    if a file is missing, is truncated or fails a check, or if the object at `path` has the wrong
+    kind or the wrong format version.
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
@@ -212,9 +212,9 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             files = {name: directory / entry["file"] for name, entry in entries}
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
-            # A writer may have replaced the header after this call had read it, and may have
-            # removed the files that the old header named. If there is a new header, the files that
-            # it names are read.
+            # After this call had read the header, a writer may have replaced the header, and may
+            # have removed the files that the old header named. If there is a new header, the files
+            # that the new header names are read.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
@@ -372,7 +372,7 @@ def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[st
 
 
 def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
-    """Write the parts to a temporary file, flush the file to the disk, and rename it to `path`."""
+    """Write `parts` to a temporary file, flush the file to the disk, and rename it to `path`."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:

@@ -6,13 +6,14 @@ used, because on NFS, ``flock`` on a directory succeeds without excluding other 
 of a lock removes the lock file when it releases the lock. If the holder is killed, the operating
 system releases the lock, but the lock file remains, and the next holder uses the same file.
 
-A record lock belongs to a process, so it does not exclude other threads of the same process. The
-process loses the lock as soon as it closes any descriptor of the lock file. The file does not
-exclude other threads, so this process also keeps a lock in memory for each directory. Only one
-thread of the process at a time holds the lock in memory, and only that thread opens the lock file.
+A record lock belongs to a process, so it does not exclude other threads of the same process.
+Moreover, the process loses the record lock as soon as it closes any descriptor of the lock file.
+Therefore this process also keeps a lock in memory for each directory. Only one thread of the
+process at a time holds the lock in memory, and only that thread opens the lock file.
 
-If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
-issued. If a directory cannot be locked, its writers remove no file that another writer may need.
+If a directory cannot be locked (on Windows, or on a file system without locks), a warning is
+issued, once per reason. The writers of such a directory remove no file that another writer may
+need.
 While a writer checks and replaces the header of a directory that cannot be locked, the writer holds
 a ``brief_lock``. A brief lock is a file that only one process at a time can create.
 """
@@ -51,7 +52,7 @@ class _ThreadLock:
 
 
 class _State:
-    """A lock for every directory that a thread of this process locks; keys are resolved paths."""
+    """A lock for every directory that a thread of this process locks, by resolved path."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
@@ -87,8 +88,8 @@ def lock_directory(
 
     `wait` says whether to wait if another process or thread holds the lock; with `wait=False`,
     LockedError is raised instead. `moved_to` is the path to which the `with` block may move the
-    directory. Before this call waits, it calls `on_wait` once with a text that names the process or
-    thread that holds the lock. FileNotFoundError is raised if the directory does not exist.
+    directory. Before this call waits, it calls `on_wait` once, with a text that names the holder of
+    the lock. FileNotFoundError is raised if the directory does not exist.
     """
     state, name = _state, os.path.realpath(directory)
     with state.guard:
@@ -199,7 +200,7 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
 
 
 def _is_same(path: Path, descriptor: int) -> bool:
-    """Return whether a path leads to the file that is open under a descriptor."""
+    """Return whether a path leads to the file that a descriptor has open."""
     try:
         path_status, file_status = path.stat(), os.fstat(descriptor)
     except OSError:

@@ -11,8 +11,8 @@ kernels require, so no other function scans or converts them again::
 A function whose name begins with `as_` returns the converted argument. A function whose name begins
 with `check_` raises an error if the argument is invalid. This module contains only the checks that
 several modules need. If a rule applies to the arguments of only one function, that function checks
-the rule. :func:`fastcos.linalg.csr.as_interactions` checks sparse matrices, and
-:mod:`fastcos.parallel.memmap` checks rows on disk block by block, when they are read.
+the rule. Sparse matrices are checked by :func:`fastcos.linalg.csr.as_interactions`. Rows on disk
+are checked by :mod:`fastcos.parallel.memmap`, block by block, when they are read.
 """
 
 import contextlib
@@ -54,8 +54,8 @@ _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. 2^18 float64 numbers
 # take 2 MiB and stay in a cache.
 _PIECE = 1 << 18
-# If an array has fewer numbers than this, computing their sum takes less time than computing their
-# minimum and maximum.
+# If an array has fewer numbers than this, it takes less time to compute the sum of the numbers than
+# to compute their minimum and maximum.
 _FEW_NUMBERS = 1 << 15
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -238,7 +238,7 @@ def listed(choices: Collection[str], room: int) -> str:
 def did_you_mean(value: Any, choices: Collection[str]) -> str:
     """Return " (did you mean 'x'?)", where x is the choice whose spelling is closest to ``value``.
 
-    The result is "" if no choice is spelled similarly.
+    If no choice has a similar spelling, the result is "".
     """
     matches = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
     return f" (did you mean {matches[0]!r}?)" if matches else ""
@@ -273,9 +273,8 @@ def as_rows(
     converted to this type. X is copied only if its memory order or its type must change. Rows of
     uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
     number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
-    the function does not look for NaN and infinity in float32 rows. The caller finds NaN and
-    infinity when it computes the norms of the rows, because the norm of a row with NaN or infinity
-    is not finite.
+    the function does not look for NaN and infinity in float32 rows. The caller must then compute
+    the norms of the rows: the norm of a row with NaN or infinity is not finite.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -467,7 +466,7 @@ def is_missing(value: Any) -> bool:
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     """Return the int64 codes (length,) of the labels; some labels may be None.
 
-    The code of None is -1. All other codes are those of ``as_labels``.
+    The code of None is -1. The other labels have the codes that ``as_labels`` gives to them.
     """
     array = np.asarray(containers.from_container(name, labels), dtype=object)
     if array.shape != (length,):
@@ -558,7 +557,7 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
 
 
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
-    """Return the distinct item numbers of a mask (n_items,) or of a list of item numbers.
+    """Return the distinct item numbers in a list or in a mask (n_items,).
 
     The item numbers are int64, in ascending order.
     """

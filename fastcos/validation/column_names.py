@@ -21,7 +21,7 @@ NAME_WORDS = frozenset(("name", "title", "description"))
 # The endings that column_word removes. For example, movieId, User_ID, anime_ids and StockCode
 # become movie, user, anime and stock.
 ENDINGS = ("ids", "id", "code", "number")
-# The pattern of the names of columns that hold ids: id, user_id and itemID, for example, but not
+# This pattern matches the names of columns that hold ids, such as id, user_id and itemID, but not
 # grid or covid.
 _ID = re.compile(r"(?i:ids?|.*[\W_]ids?)|.*[a-z](Id|ID)s?")
 

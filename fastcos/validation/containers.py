@@ -3,7 +3,7 @@
 Every public function that accepts rows converts them with this module. A value that cannot be
 converted exactly, or that could be read in two ways, raises an error that names the call to use
 instead. To recognise an object of another library, such as a PyTorch tensor or a sparse matrix,
-this module looks for the library in ``sys.modules`` instead of importing it: a caller who has such
+this module does not import the library, but looks for it in ``sys.modules``. A caller who has such
 an object has already imported its library. Objects of other libraries are read through the
 interfaces that they offer: ``__array__``, Arrow's C data interface, or DLPack.
 """
@@ -49,9 +49,9 @@ def is_sparse(values: Any) -> bool:
 def from_container(name: str, values: Any) -> Any:
     """Convert a container of another library to an array if NumPy cannot read it exactly.
 
-    Values that NumPy reads exactly are returned unchanged. TypeError is raised for a masked array,
-    because NumPy would drop its mask, and for a table with a column of ids, because NumPy would use
-    the ids as coordinates.
+    Values that NumPy reads exactly are returned unchanged. For a masked array, TypeError is raised,
+    because NumPy would drop its mask. TypeError is also raised for a table with a column of ids,
+    because NumPy would use the ids as coordinates.
     """
     if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
@@ -107,7 +107,7 @@ def as_shared_array(values: Any) -> Any:
 
             return values.detach().view(torch.int16).numpy().view(bfloat16)
         return values.detach().numpy()
-    except (ImportError, TypeError, RuntimeError):  # NumPy has no dtype like that of the tensor
+    except (ImportError, TypeError, RuntimeError):  # NumPy lacks the dtype of the tensor
         return values
 
 
@@ -209,10 +209,10 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 def _common_length(name: str, lengths: Array) -> int:
-    """Return the common length of all rows, or 0 if there are none.
+    """Return the common length of all rows, or 0 if there are no rows.
 
-    ``lengths`` contains the length of each row. ValueError is raised if not all rows have the same
-    length.
+    ``lengths`` contains the length of each row. ValueError is raised if two rows have different
+    lengths.
     """
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):
