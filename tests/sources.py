@@ -1,4 +1,4 @@
-"""The syntax trees of source files, which several tests read: each file is parsed once."""
+"""The syntax trees of source files; each file is parsed once, although several tests read it."""
 
 import ast
 import functools
@@ -15,5 +15,5 @@ def walked(tree):
 
 
 def nodes(tree, *kinds):
-    """The nodes of a tree that are of some kinds."""
+    """Return the nodes of a tree that have one of these types."""
     return [node for node in walked(tree) if isinstance(node, kinds)]

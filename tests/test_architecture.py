@@ -1,4 +1,4 @@
-"""The structure of the code, checked by reading the source: no import cycle, imports point down."""
+"""The structure of the code, checked in the source: no import cycles, imports only point down."""
 
 import ast
 import sys
@@ -22,7 +22,7 @@ def nodes(path, *kinds):
     return sources.nodes(sources.parsed(path), *kinds)
 
 
-# from the bottom up; packages on one line may not import each other
+# The layers from the bottom up; packages on the same line may not import each other.
 ORDER = (
     "kernels reports validation",
     "config",
@@ -34,7 +34,8 @@ ORDER = (
     "distributed integrations plots",
     "cli",
 )
-# A measure that learns from neighbours asks the search, which is built on measures.
+# Only this import points up: a measure that learns from neighbours calls the search, which is built
+# on measures.
 EXCEPTIONS = {("fastcos.similarity.knn_stats", "search")}
 LEVEL_OF = {word: level for level, words in enumerate(ORDER) for word in words.split()}
 BELOW_KERNELS = {"numpy", "numba", "llvmlite", *sys.stdlib_module_names}
@@ -45,19 +46,19 @@ def module_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-# setup.py runs it; no module imports it
+# setup.py runs this file, and no module imports it.
 SCRIPTS = {ROOT / "kernels" / "build.py"}
 MODULES = {module_of(path): path for path in PACKAGE}
 MODULES |= {f"fastcos.{module_of(path)}": path for path in KERNELS}
 
 
 def imported(path):
-    """Modules of fastcos that a file imports anywhere, inside functions and by a string too."""
+    """Yield the modules of fastcos that a file imports, also inside functions or by strings."""
     yield from imported_by_string(path)
     for node in nodes(path, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif node.level:  # kernels only
+        elif node.level:  # only kernels use relative imports
             names = [f"fastcos.kernels.{node.module or alias.name}" for alias in node.names]
         else:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -69,13 +70,17 @@ def imported(path):
 
 
 def imported_by_string(path):
-    """Modules of fastcos whose names are texts of a file that calls import_module or __import__."""
+    """Yield the modules of fastcos that a file may import by strings.
+
+    These are all strings of the file that are names of modules, if it calls import_module or
+    __import__.
+    """
     names = {node.id for node in nodes(path, ast.Name)}
     names |= {node.attr for node in nodes(path, ast.Attribute)}
     if path in SCRIPTS or not names & {"import_module", "__import__"}:
         return
     for node in nodes(path, ast.Constant):
-        # "fastcos" alone is the name of the program
+        # The string "fastcos" alone is the name of the program.
         if isinstance(node.value, str) and node.value in MODULES.keys() - {"fastcos"}:
             yield node.value
 
@@ -114,7 +119,7 @@ def test_imports_point_down():
             continue
         own = module_of(path).split(".")[1]
         for module in imported(path):
-            # an import of the public __init__ has no second part, and no level
+            # A module that is imported from the public __init__ has no second part, and no level.
             used = module.partition(".")[2].partition(".")[0]
             if (module_of(path), used) in EXCEPTIONS:
                 continue
@@ -138,12 +143,13 @@ def test_kernels_import_nothing_from_above():
     )
 
 
-# what a search, a product or an SVD needs: other packages are imported in functions, see fastcos
+# A search, a product or an SVD needs these packages. They import other packages in functions (see
+# the module fastcos).
 LIGHT = (
     "reports", "validation", "config", "parallel", "storage", "linalg", "similarity", "search",
 )  # fmt: skip
 ALLOWED_AT_TOP = {"numpy", "fastcos", *sys.stdlib_module_names}
-# classes of scikit-learn that ours inherit
+# Classes of this file inherit from classes of scikit-learn.
 SKLEARN_CLASSES = {"fastcos/search/transformer.py"}
 
 
@@ -166,7 +172,8 @@ def test_light_packages_import_numpy_alone_at_the_top():
 
 
 def test_no_attribute_is_made_under_a_lock():
-    # functools.cached_property on Python 3.11: a forked child may inherit the lock
+    # On Python 3.11, functools.cached_property uses a lock, which a forked child may inherit while
+    # it is held.
     offenders = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in (*PACKAGE, *KERNELS)
@@ -185,7 +192,7 @@ def test_tests_patch_no_private_names():
         for call in nodes(path, ast.Call):
             if not isinstance(call.func, ast.Attribute) or call.func.attr != "setattr":
                 continue
-            # setattr(module, "_NAME", value), or setattr("module._NAME", value)
+            # The forms are setattr(module, "_NAME", value) and setattr("module._NAME", value).
             names = [arg.value for arg in call.args[:2] if isinstance(arg, ast.Constant)]
             last = [name.rpartition(".")[2] for name in names if isinstance(name, str)]
             if any(name.startswith("_") and not name.startswith("__") for name in last):

@@ -1,4 +1,4 @@
-"""Settings: set_config, else the environment, else defaults; invalid values are errors."""
+"""Settings come from set_config, else the environment, else defaults; invalid values are errors."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Public operations return bit-identical results, or have a reason not to."""
+"""Public operations return bit-identical results, or are listed with the reason why not."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ import fastcos.comparison
 import fastcos.models
 from fastcos import metrics
 
-# threads and MiB; the first setting gives the expected bits
+# Each setting is a number of threads and MiB; the first setting gives the expected bits.
 SETTINGS = [(1, 1024.0), (2, 1024.0), (3, 4.0), (8, 64.0)]
 
 NOT_PROMISED = {
@@ -32,7 +32,7 @@ PACKAGES = (
 
 
 class Data:
-    """Small inputs of many blocks."""
+    """Inputs that are small, but consist of many blocks."""
 
     def __init__(self) -> None:
         random = np.random.default_rng(0)
@@ -177,7 +177,7 @@ def fitted(estimator, X):
 
 
 def bits(value):
-    """All numbers in a result, at any depth, as bytes."""
+    """Return all numbers in a result, at any depth, as bytes."""
     if isinstance(value, np.ndarray):
         kind = value.tolist() if value.dtype == object else np.ascontiguousarray(value).tobytes()
         return (value.dtype.str, value.shape, repr(kind) if value.dtype == object else kind)

@@ -1,4 +1,4 @@
-"""Docs are up to date: their examples run, and the reference lists all public names."""
+"""The docs are up to date: their examples run, and the reference lists all public names."""
 
 import doctest
 import importlib.util
@@ -22,7 +22,7 @@ from fastcos.cli.main import COMMANDS as ALL_COMMANDS, build_parser, main
 from fastcos.similarity import base
 
 ROOT = Path(__file__).parents[1]
-# This page consists of pieces of files: test_the_example_of_a_new_kernel_runs.
+# This page consists of pieces of files, which test_the_example_of_a_new_kernel_runs joins.
 NEW_KERNEL = "docs/dev/change_a_kernel.md"
 PAGES = sorted(
     page
@@ -47,7 +47,8 @@ SCRIPTS = [
     for language, code in FENCED.findall(text)
     if language == "python" and ">>> " not in code
 ]
-CLUSTER = "Client("  # such a block needs a cluster: tests/distributed/test_cluster.py makes one
+# tests/distributed/test_cluster.py runs such blocks, because they need a cluster
+CLUSTER = "Client("
 COMMANDS = sorted(
     {
         (page, re.sub(r"\s+#.*|\s+>\s.*", "", command))
@@ -64,8 +65,8 @@ REFERENCE = "".join(
 )
 
 
-# Pages that compile kernels for types of rows that no other default test needs: certificates for
-# float32 and float64, and searches of float32 rows for float64 queries.
+# These pages compile kernels that no other default test needs: certificates for float32 and float64
+# rows, and searches of float32 rows for float64 queries.
 LONG_PAGES = {
     ROOT / "docs" / page
     for page in ("tutorial/simulated.md", "howto/audit.md", "howto/switch_model.md")
@@ -78,7 +79,7 @@ LONG_PAGES = {
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_page_examples_run(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # pages may write files, and register measures of their own
+    monkeypatch.chdir(tmp_path)  # pages may write files, and register their own measures
     monkeypatch.setattr(base, "REGISTRY", dict(base.REGISTRY))
     outcome = doctest.testfile(
         str(page), module_relative=False, optionflags=doctest.ELLIPSIS, encoding="utf8"
@@ -88,13 +89,13 @@ def test_page_examples_run(page, tmp_path, monkeypatch):
 
 
 def export_page(folder):
-    """Variables that earlier examples of docs/howto/export.md define."""
+    """Return the variables that earlier examples of docs/howto/export.md define."""
     rows = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
     return {"np": np, "rows": rows, "queries": rows[:3]}
 
 
 def movielens_page(folder):
-    """Ratings in a zip, and the model that the page's command fits."""
+    """Write ratings to a zip file, and run the page's command that fits a model."""
     seen = fastcos.simulate_interactions(200, 40, random_state=0)
     lines = "".join(f"{u},{i},5\n" for u, i in zip(*seen.X.nonzero(), strict=True))
     with zipfile.ZipFile(folder / "ratings.csv.zip", "w") as archive:
@@ -111,7 +112,7 @@ def scale_page(folder):
 
 
 def serve_page(folder):
-    """A model as implicit fits it, and the ids of its items."""
+    """Return a model with the attributes of an implicit model, and the ids of its items."""
     random = np.random.default_rng(0)
     model = SimpleNamespace(
         item_factors=random.standard_normal((40, 6)), user_factors=random.standard_normal((30, 6))
@@ -128,7 +129,7 @@ PREPARED = {
     "docs/tutorial/movielens.md": movielens_page,
     "docs/scale.md": scale_page,
 }
-# needs two programs; bench/gate/tests/test_processes.py runs the same calls
+# These pages need two versions of a program; bench/gate/tests/test_processes.py makes their calls.
 NOT_RUN = {"bench/gate/README.md", "bench/README.md"}
 
 
@@ -163,7 +164,7 @@ def cases(function):
 
 
 def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
-    """The pieces of the page are modules of their packages; its tests and benchmark pass."""
+    """The page shows pieces of modules; joined, their tests and the benchmark pass."""
     modules = {}
     for path in sorted(NEW_FILES, key=lambda path: path.startswith("tests/")):
         if path.startswith("bench/"):
@@ -206,7 +207,8 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     flat.add(rows)
     _, indices = flat.search(rows[:5], 3)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        _, _ = index.search(rows[:5], 3)  # never two of its three in another order
+        # The result has three parts, so code for two parts in another order must fail.
+        _, _ = index.search(rows[:5], 3)
     assert (index.search(rows[:5], 3).indices == indices).all()
     result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")
     assert (result == indices).all()
@@ -230,14 +232,14 @@ def test_page_command_parses(page, command):
 
 
 def test_pytest_commands_of_pages_select_tests():
-    """-k names a part of a test's name, or of its parameters."""
+    """The option -k must name a part of a test's name or of its parameters."""
     offenders = []
     for page, text in TEXTS.items():
         for command in re.findall(r"`pytest ([^`]*)`", text):
             words = shlex.split(command)
             keys = words[words.index("-k") + 1].split(" or ") if "-k" in words else []
             files = [ROOT / word for word in words if ".py" in word]
-            for word in words:  # a folder stands for the tests in it
+            for word in words:  # A folder stands for all tests in it.
                 files += (ROOT / word).rglob("*.py") if (ROOT / word).is_dir() else ()
             code = "".join(file.read_text("utf8") for file in files)
             offenders += [f"{page}: {command}" for key in keys if key not in code]
@@ -295,7 +297,7 @@ def linked_pages(page):
 
 
 def test_pages_within_two_clicks_of_the_readme_are_readable_on_github():
-    """GitHub would show directives of Sphinx as code."""
+    """GitHub would show directives of Sphinx as code, so these pages contain none."""
     first = linked_pages(ROOT / "README.md")
     second = set().union(*map(linked_pages, first))
     assert len(first) > 25
@@ -304,7 +306,8 @@ def test_pages_within_two_clicks_of_the_readme_are_readable_on_github():
 
 
 DISPLAYS = [(plots, name) for name in plots.__all__ if name.endswith("Display")]
-# records that metrics return are shown in the examples of the functions
+# Examples of functions show the records that metrics return, so records need no examples of their
+# own.
 METRICS = [name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
 
 
@@ -352,7 +355,7 @@ def test_proofs_name_tests_that_exist():
 
 
 def test_moving_picture_shows_what_a_rescaling_changes():
-    """Eq. 1 is computed here from the interactions, without the closed form of the loss."""
+    """This test computes Eq. 1 from the interactions, without the closed form of the loss."""
     animation = runpy.run_path(str(ROOT / "docs" / "animation.py"))
     data = fastcos.simulate_interactions(300, 60, random_state=0)
     model = animation["Model"](data, rank=8)

@@ -1,4 +1,4 @@
-"""An empty argument is an answer to "which?"; only None means that it was not given."""
+"""An empty argument means "none of them"; only None means that an argument was not passed."""
 
 import numpy as np
 import pytest

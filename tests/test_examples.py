@@ -1,4 +1,4 @@
-"""The examples run as their pages say."""
+"""The examples run, and give the results that their pages describe."""
 
 import ast
 import contextlib
@@ -46,7 +46,7 @@ def folder(retrieval, tmp_path):
 
 @contextlib.contextmanager
 def serving(app, **settings):
-    """A real server on a free port; yields call(path, body), which returns status and JSON."""
+    """Run a real server on a free port; yield call(path, body), returning status and JSON."""
     import uvicorn
 
     server = uvicorn.Server(
@@ -104,7 +104,7 @@ def test_service_returns_exact_neighbours(retrieval, call):
 
 
 def test_published_index_is_readable_for_the_user_of_the_service(folder):
-    """In a container that is another user than who wrote it."""
+    """In a container, the user of the service may differ from the user who wrote the index."""
     current = (folder / "current").resolve()
     for path in (current, *current.rglob("*")):
         assert path.stat().st_mode & 0o004, path
@@ -143,7 +143,7 @@ def test_service_reports_health_readiness_and_errors(call):
 
 @pytest.mark.parametrize("kind", [int, str])
 def test_service_of_a_shop_filters_and_changes_items(retrieval, tmp_path, kind):
-    """Ids of both kinds, as fastcos index export writes them; the vector of an item changes."""
+    """Ids are integers or strings, as fastcos index export writes them; a vector changes."""
     items = np.random.default_rng(5).standard_normal((600, 8)).astype(np.float32)
     ids = np.arange(600) * 3 + 2
     named = [kind(one) for one in ids]
@@ -168,7 +168,7 @@ def test_service_of_a_shop_filters_and_changes_items(retrieval, tmp_path, kind):
         query = {"vectors": [items[7].tolist()], "k": 3, "allowed": truth[50:60]}
         assert ids_in((200, call("/search", query)[1][0])) == truth[50:53]
         assert call("/search", {"vectors": []}) == (200, [])
-        # 7 becomes like 500: each finds the other
+        # Items 7 and 9999 get the vector of item 500, so each of the three finds the others.
         change = {"ids": [named[7], kind(9999)], "vectors": [items[500].tolist()] * 2}
         assert call("/items", change) == (200, {"items": 601})
         for one, others in ((7, {500, 9999}), (500, {7, 9999})):
@@ -179,7 +179,7 @@ def test_service_of_a_shop_filters_and_changes_items(retrieval, tmp_path, kind):
         assert ids_in(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
         assert call("/items", {"ids": [named[500]]}, "DELETE")[0] == 422
         assert call("/items", {"ids": [named[1]], "vectors": [[1.0] * 9]})[0] == 422
-    with serving(retrieval.service(tmp_path / "shop")) as call:  # what was changed is on disk
+    with serving(retrieval.service(tmp_path / "shop")) as call:  # the changes are on disk
         assert call("/ready")[1]["items"] == 600
         assert ids_in(call(f"/items/{ids[7]}/similar?k=1")) == [kind(9999)]
 
@@ -203,7 +203,7 @@ def test_service_reports_metrics_to_prometheus(call):
 
 
 def test_service_searches_within_groups_by_dot_products(retrieval, tmp_path, monkeypatch, capfd):
-    """Items of two shops; ids with slashes; vectors of users; a model that is checked."""
+    """The items belong to two shops, ids contain slashes, and the service checks the model."""
     random = np.random.default_rng(6)
     items, users = random.standard_normal((300, 8)), random.standard_normal((4, 8))
     items = items.astype(np.float32)
@@ -273,12 +273,13 @@ def test_service_keeps_items_of_its_model(retrieval, tmp_path):
             assert call("/items/7/similar") == before
             with urllib.request.urlopen(call.url + "/metrics", timeout=30) as answer:
                 assert "fastcos_stale 1" in answer.read().decode().splitlines()
-            # the job that is right again is taken up
+            # After the job has been corrected, the service accepts its index.
             right = fastcos.SimilarityIndex(model="minilm@2").fit(rows)
             right.save(path, replace=True)
-            assert call("/refresh", method="POST")[1]["items"] == 200  # here, or by REFRESH before
+            # Either this call or an earlier REFRESH loads the index.
+            assert call("/refresh", method="POST")[1]["items"] == 200
             assert "kept_the_old_items" not in call("/ready")[1]
-            # and a newer version is not overwritten by a change of the old one
+            # A change of an older version does not overwrite a newer version.
             retrieval.publish(folder, rows[:100], np.arange(100), "minilm@2")
             assert call("/items", change)[0] == 409
             assert call("/reload", method="POST")[1]["items"] == 100
@@ -326,7 +327,7 @@ def test_service_answers_all_requests_during_reloads(retrieval, call, folder):
 
 
 class SlowFirstSearch:
-    """An index whose first search waits; keeps how many queries each search had."""
+    """An index whose first search waits; it records how many queries each search had."""
 
     def __init__(self, index):
         self.index, self.n_items_, self.sizes = index, index.n_items_, []
@@ -361,7 +362,7 @@ def test_requests_that_wait_together_get_their_own_answers(retrieval, is_one_wro
     assert index.started.wait(30)
     for thread in threads[1:]:
         thread.start()
-    time.sleep(0.3)  # they wait for the first
+    time.sleep(0.3)  # The other threads wait for the first one.
     index.may_end.set()
     for thread in threads:
         thread.join(30)
@@ -404,7 +405,7 @@ def test_gate_passes_rescaled_model_and_fails_other_model(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("value", ["clicks", ""])
 def test_recommender_runs_from_comparison_to_service(value, tmp_path):
-    """The whole job on small data; with implicit, against its own answers."""
+    """The whole job runs on small data, with implicit's own lists if implicit is installed."""
     pytest.importorskip("uvicorn", reason="the service needs a server")
     rng = np.random.default_rng(0)
     taste, kinds = rng.dirichlet([0.2] * 4, 700), rng.integers(4, size=90)
@@ -417,14 +418,15 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert status == 0, out + err
     assert out.endswith("all commands succeeded, and all answers are right\n")
     assert "after changes and a restart, the service answers right" in out
-    # lists of implicit's own, or the reason why not; and those of every day
+    # The output has implicit's own lists, or the reason why they are missing, and the lists of
+    # every day.
     assert ("\nsimilar_items: " in out) != ("implicit is not installed (" in out)
     assert all(f"\nday {day}: " in out for day in (1, 2, 3))
 
 
 @pytest.mark.slow
 def test_text_collection_runs_from_a_table_to_a_store(tmp_path):
-    """The whole job on small data, with copies that are nearly the same."""
+    """The whole job runs on small data with near-duplicates."""
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     parquet = pytest.importorskip("pyarrow.parquet")
     vectors = np.random.default_rng(0).standard_normal((400, 24)).astype(np.float32)
@@ -488,7 +490,7 @@ def test_study_of_scales_goes_on_and_writes_its_page(tmp_path):
 
 @pytest.mark.slow
 def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
-    """Three of the ten ways to train; the script judges all, a hundred models."""
+    """This tests three of ten ways to train; the script judges all of them, on a hundred models."""
     monkeypatch.syspath_prepend(EXAMPLES)
     study = imported("audit_known_origins")
     ways = {label: (epochs, recipe, decay) for label, epochs, recipe, decay in study.origins(False)}
@@ -503,7 +505,7 @@ def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
         "scale of their dimensions therefore depends on the initialisation" in keeps_start.verdict
     )
     assert not reports["ALS, decay on both", "both"].is_free
-    # the judge notices what is wrong
+    # The judge reports wrong answers.
     truth = {"balanced": 1.8, "items_orthonormal": 3.0, "users_orthonormal": 4.0}
     assert study.faults(reports["ALS, decay on both", "both"], truth, "both") != []
     assert study.faults(keeps_start, truth | {"balanced": 1.0}, "not both") != []
@@ -514,7 +516,7 @@ def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
 
 @pytest.mark.slow
 def test_trainers_agree_with_their_definitions(monkeypatch):
-    """An epoch of gradient descent, of batches, and a sweep of least squares, in NumPy."""
+    """Epochs of gradient descent and of batches, and sweeps of least squares, agree with NumPy."""
     monkeypatch.syspath_prepend(EXAMPLES)
     study = imported("factor_training")
     data = study.simulated(shape=(12, 9), rank=2)
@@ -559,7 +561,7 @@ def test_stabilized_retraining_aligns_both_models(tmp_path):
 
 
 def overlap_of_encoders(tmp_path, noise, *options):
-    """Run the example on two encoders of one meaning; returns its lines."""
+    """Run the example on two encoders of the same meaning; return the lines that it prints."""
     rng = np.random.default_rng(0)
     meaning = rng.standard_normal((600, 12))
     turned = np.linalg.qr(rng.standard_normal((16, 16)))[0][:12]
@@ -575,7 +577,7 @@ def overlap_of_encoders(tmp_path, noise, *options):
 def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
     _, _, first, _, _, last = overlap_of_encoders(tmp_path, 0.0, "--samples", 2)
     assert last == "2 of 2 intervals contain the true overlap"
-    # A rotated encoder finds the same texts in every corpus of its own.
+    # A rotated encoder finds the same texts in each corpus that it encodes itself.
     assert [cell.strip() for cell in first.split("|")[6:8]] == ["1.0000", "1.0000"]
     _, _, *rows, _, last = overlap_of_encoders(tmp_path, 0.3, "--samples", 3)
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
@@ -589,7 +591,7 @@ def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
         assert answer == ("yes" if low <= float(truth) <= high else "no")
         held += answer == "yes"
     assert last == f"{held} of 3 intervals contain the true overlap"
-    # an encoder without a common meaning is found out
+    # An encoder without a common meaning has a low overlap.
     _, _, first, *_ = overlap_of_encoders(tmp_path, 100.0, "--samples", 1)
     assert float(first.split("|")[4]) < 0.1
 
@@ -647,7 +649,7 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
     assert all((tmp_path / "out" / f"{name}.html").is_file() for name in reports)
     assert (tmp_path / "out" / "robustness.png").stat().st_size > 10_000
     assert (tmp_path / "out" / "summary.md").read_text() in out
-    # weight decay on both sides fixes the rescaling
+    # Weight decay on both sides determines the rescaling.
     assert reports["simulation-eq-2"]["parametrization"] == "balanced"
     assert reports["simulation-eq-1"]["parametrization"] is None
 
@@ -655,10 +657,10 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
         rows = (*reports[name]["parametrizations"], *reports[name]["invariant_baselines"])
         return next(row["jaccard"] for row in rows if row["name"] == form)
 
-    # undone, a planted rescaling changes the neighbours: the report shows it
+    # Undoing a planted rescaling changes the neighbours, and the report shows this.
     planted, plain = "simulation-planted-d", "simulation-eq-1"
     assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "balanced")
-    # noise carries no labels under any rescaling
+    # Noise contains no labels, whatever the rescaling.
     recovery = reports["isotropic-noise"]["label_recovery"]
     assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
     assert max(reports["isotropic-noise"]["dimension_shares"]) < 1.5 / 32
@@ -701,7 +703,7 @@ NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 
 
 def cells_of(path):
-    """The code cells of a notebook."""
+    """Return the code cells of a notebook."""
     cells = json.loads(path.read_text("utf8"))["cells"]
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
@@ -723,7 +725,7 @@ def test_notebook_runs_within_two_minutes(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, started = {}, time.monotonic()
     for cell in cells_of(path):
-        # the value of the last line is what a notebook shows
+        # A notebook shows the value of the last line of a cell.
         *before, last = ast.parse("".join(cell["source"])).body
         exec(compile(ast.Module(before, []), path.name, "exec"), names)
         shown = isinstance(last, ast.Expr)

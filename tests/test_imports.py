@@ -1,4 +1,4 @@
-"""What the first call of the array functions imports: NumPy, and what the caller passed."""
+"""The first calls of array functions import only NumPy and the packages of the caller's arrays."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# prints what each call imports
+# The program prints what each call imports.
 STEPS = """
 import json, sys
 own = {"fastcos", "__main__", *sys.stdlib_module_names}
@@ -35,13 +35,13 @@ rows = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
 CALLS
 print(json.dumps(steps))
 """
-# before any kernel is compiled
+# These calls run before any kernel is compiled.
 UNCOMPILED = """
 step("top_k", lambda: fastcos.top_k(rows, k=2))
 index = step("fit", lambda: fastcos.SimilarityIndex().fit(rows))
 step("search", lambda: index.search(rows[:1], 2))
 """
-# with interpreted kernels: compiling imports SciPy's BLAS
+# These calls run with interpreted kernels, because compiling imports SciPy's BLAS.
 INTERPRETED = """
 import numba, numba.core.types, numba.extending
 known = imported()
@@ -102,7 +102,7 @@ def test_first_call_imports_no_other_package(imported_by, call):
     assert imported_by[call] == []
 
 
-# as if they were not installed
+# This code acts as if these packages were not installed.
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys(['matplotlib', 'PIL', 'rich']))\n"
 
 

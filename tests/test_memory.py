@@ -10,9 +10,9 @@ import pytest
 from tests.robustness.memory_limits import OPERATIONS, SIZES
 from tests.test_determinism import PROMISED
 
-# work on no rows
+# These operations do not work on rows.
 SMALL = {"rescaling_distance"}
-# compute nothing whose bits are promised
+# These operations compute nothing whose bits are promised.
 OTHERS = {"ingest_interactions", "read_interactions", "similarity_blocks"}
 
 

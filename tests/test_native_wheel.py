@@ -1,6 +1,7 @@
-"""The wheel with native code: small, for its CPUs only, bits of Numba's code, no compiler needed.
+"""The wheel with native code is small, needs no compiler, and gives the bits of Numba's code.
 
-FASTCOS_WHEEL names the wheel; without it, one is built for the tiers of this CPU: minutes each.
+The environment variable FASTCOS_WHEEL names the wheel. Without it, the tests build a wheel for the
+tiers of this CPU, which takes minutes per tier.
 """
 
 import json
@@ -26,7 +27,7 @@ pytestmark = [
         reason="needs Linux, a C compiler and a CPU of some tier",
     ),
 ]
-# first calls of a process: NumPy is there, as wherever rows come from
+# The first calls of a process, in which NumPy is imported, because the rows come from NumPy.
 FIRST_CALLS = {
     "search": "from fastcos import top_k; top_k(rows, k=10)",
     "index": "from fastcos import SimilarityIndex as S; S().fit(rows).search(rows[:1], 10)",
@@ -42,7 +43,7 @@ def table(n, m):
     import scipy.sparse as sp
     return sp.random_array((n, m), density=0.05, format="csr", rng=0, dtype=np.float32)
 """
-# instructions that no tier without the feature may have
+# Only tiers with the feature may contain these instructions.
 INSTRUCTIONS = {"avx512f": "%zmm", "avx512vnni": "vpdpbusd", "amx-int8": "tdpbssd"}
 
 
@@ -67,7 +68,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def site(wheel, tmp_path_factory):
-    """The wheel's content, as pip installs it."""
+    """Unpack the wheel's content as pip installs it; return the folder."""
     folder = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
@@ -75,7 +76,7 @@ def site(wheel, tmp_path_factory):
 
 
 def run(*words, folder=ROOT, check=True, **environment):
-    """Run Python with no setting but these."""
+    """Run Python with no environment variables except these."""
     return subprocess.run(
         [sys.executable, "-B", *words],
         capture_output=True,
@@ -101,7 +102,7 @@ def test_wheel_is_small_and_serves_every_python(wheel, site):
     (metadata,) = site.glob("*.dist-info/METADATA")
     lines = metadata.read_text("utf8").splitlines()
     numba = [line for line in lines if line.startswith("Requires-Dist: numba")]
-    assert len(numba) == 1  # not required, but by the extra
+    assert len(numba) == 1  # Numba is not required, except by the extra.
     assert numba[0].endswith('extra == "compile"')
     assert not any(line.startswith("Requires-Dist: llvmlite") for line in lines)
 
@@ -127,7 +128,7 @@ def test_first_call_compiles_and_writes_nothing(site, tmp_path, call):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """Digests of the calls with Numba's code, of these sources."""
+    """Return digests of the results of the calls, with these sources compiled by Numba."""
     cache = str(tmp_path_factory.mktemp("cache"))
     return digests(FASTCOS_NATIVE="0", FASTCOS_CACHE_DIR=cache)
 
@@ -145,7 +146,7 @@ def test_interpreted_kernels_give_the_bits_of_numba(compiled):
 
 
 def test_operations_find_all_their_code_in_the_wheel(site):
-    # generic code, int64 columns and the driver prange are left to Numba
+    # Generic code, int64 columns and the driver prange are compiled by Numba, not in the wheel.
     left_out = "not instruction_set and not int64_indices and not drivers"
     done = run(
         "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", left_out,

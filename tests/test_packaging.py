@@ -1,4 +1,4 @@
-"""What is built and installed: every package, every file once, nothing but fastcos."""
+"""A build and an installation contain every package, each file once, and nothing but fastcos."""
 
 import ast
 import email
@@ -28,7 +28,7 @@ IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git 
 
 
 def modules():
-    """Every Python file of the package, as it is called inside a wheel."""
+    """Return the paths in a wheel of all Python files of the package."""
     files = set()
     for folder, name in ((ROOT / "fastcos", "fastcos"), (ROOT / "kernels", "fastcos/kernels")):
         files |= {
@@ -92,9 +92,10 @@ def test_requirements_have_lower_bounds_and_only_numba_an_upper_one():
         assert "==" not in requirement
 
 
-# names of distributions whose packages have another name
+# These distributions provide packages of another name.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
-# packages whose types are recognised where the caller has imported them, and those of adapters
+# The types of these packages are recognised if the caller has imported the packages; the others
+# belong to adapters.
 OF_THE_CALLER = {"langchain_core", "mteb", "scanpy", "torch", "vicinity", "anndata"}
 
 
@@ -123,7 +124,7 @@ def test_oldest_python_is_the_declared_one():
 
 
 def build(tmp_path, kind):
-    """Build from a copy of what git would commit, so that no leftover helps or hurts."""
+    """Build from a copy of the files that git would commit, so that leftovers have no effect."""
     pytest.importorskip("build", reason="build is not installed")
     source = tmp_path / "source"
     listed = subprocess.run(

@@ -1,4 +1,4 @@
-"""Public names are listed, documented parameter by parameter, and have examples."""
+"""Public names are listed, all their parameters are documented, and they have examples."""
 
 import ast
 import inspect
@@ -36,19 +36,19 @@ def sections(doc):
 
 
 def documented(doc, section):
-    """Names that a section of a numpydoc docstring explains."""
+    """Return the names that a section of a numpydoc docstring explains."""
     body = re.split(rf"^{section}\n-+\n", doc, flags=re.MULTILINE)
     if len(body) < 2:
         return set()
     text = re.split(r"^[A-Z][a-z]+\n-{3,}\n", body[1], flags=re.MULTILINE)[0]
-    # one line may name several: "center, scale : array_like"
+    # One line may name several parameters: "center, scale : array_like".
     heads = re.findall(r"^([\w*, ]+?)(?: :.*)?$", text, flags=re.MULTILINE)
     return {name.strip("* ") for head in heads for name in head.split(",")}
 
 
 def parameters(function):
     names = set(inspect.signature(function).parameters)
-    return names - {"self", "cls", "y"}  # y is there for scikit-learn's sake
+    return names - {"self", "cls", "y"}  # scikit-learn requires the parameter y
 
 
 def test_all_lists_each_name_once():
@@ -111,7 +111,7 @@ def test_function_docstring_is_complete(name):
     result = {"Returns", "Raises", "Examples"} | ({"Parameters"} if parameters(function) else set())
     if inspect.signature(function).return_annotation in (None, "None"):
         result.discard("Returns")
-    # a function without arguments has nothing to refuse
+    # A function without parameters has no values to refuse.
     if not parameters(function):
         result.discard("Raises")
     assert result <= sections(doc)

@@ -16,7 +16,7 @@ PUBLISHED = renew["PUBLISHED"]
 
 
 def commits_to(*paths):
-    """Return the commits that changed the paths, newest first; none in an archive."""
+    """Return the commits that changed the paths, newest first; in an archive, there are none."""
     words = ("git", "-C", str(ROOT), "rev-list", "HEAD", "--", *paths)
     return subprocess.run(words, capture_output=True, check=False, text=True).stdout.split()
 
@@ -37,7 +37,7 @@ def run(capsys):
 
 
 def record(folder, name, commit):
-    """Return a record of numbers that were made just now, except for one of them."""
+    """Write a record in which one number has the given commit, and all others the current one."""
     head = subprocess.run(("git", "-C", str(ROOT), "rev-parse", "HEAD"), capture_output=True,
                           check=False, text=True).stdout.strip()  # fmt: skip
     with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:
@@ -86,7 +86,7 @@ def test_record_names_everything_that_is_published():
 
 
 def test_commits_of_the_record_are_in_the_history():
-    """A commit of a branch that was rebased since would be lost, and with it the age."""
+    """After a rebase, a commit of the old branch is lost, so the age of its numbers is unknown."""
     if not commits_to("docs"):
         pytest.skip("this is no clone")
     with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:
@@ -101,7 +101,7 @@ def test_commits_of_the_record_are_in_the_history():
     assert [commit for commit, answer in answers.items() if answer.returncode] == []
 
 
-# These pages quote numbers of a page that they link, and that names the date and the commit.
+# These pages quote numbers of a page that they link. The linked page names the date and the commit.
 QUOTING = {("service", "README.md"), ("gate", "README.md"), ("gate", "bench/gate/README.md")}
 
 
@@ -111,7 +111,7 @@ def test_pages_name_the_date_and_the_commit_of_their_numbers(name):
     for page in renew["pages"](PUBLISHED[name]):
         if (name, str(page.relative_to(ROOT))) not in QUOTING:
             text = " ".join(page.read_text("utf8").split())
-            # Tables of bench/results are written by a program, in other words.
+            # A program writes the tables of bench/results, and names the commit in another form.
             assert (last.commit[:10] if name == "speed" else renew["state"](last)) in text, page
 
 

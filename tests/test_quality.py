@@ -1,4 +1,4 @@
-"""The quality of answers: recovered clusters, exactness on hard rows, identical bits of threads."""
+"""The quality of results: recovered clusters, exact neighbours of hard rows, equal bits."""
 
 import functools
 
@@ -12,7 +12,8 @@ from tests.oracles import dense
 
 pytestmark = pytest.mark.slow
 K = 10
-# AUC over pairs of items under every D of the paper's table; rounding changes the last digits.
+# The AUC over pairs of items under each D of the paper's table. Rounding may change the last
+# digits.
 AREAS = {
     "identity": 0.921, "orthonormal": 0.783, "weights": 0.963, "balanced": 0.951,
     "smoothed": 0.949, "data": 0.940,
@@ -21,14 +22,14 @@ AREAS = {
 
 @functools.cache
 def fitted(preset=None):
-    """The clusters of a simulation of 4,000 users and 400 items, and its model."""
+    """Return the clusters of a simulation of 4,000 users and 400 items, and a model of it."""
     options = {} if preset is None else {"preset": preset}
     simulated = fastcos.simulate_interactions(4_000, 400, random_state=0, **options)
     return simulated.item_cluster, fastcos.LinearMF(20, regularization=2_000.0).fit(simulated.X)
 
 
 def recovery(preset, rescaling):
-    """How well cosines of items recover their clusters: AUC, MAP@R, accuracy of the majority."""
+    """Return how well cosines recover clusters: AUC, MAP@R, and the accuracy of a majority vote."""
     labels, model = fitted(preset)
     items = model.item_embeddings(rescaling)
     near = labels[fastcos.top_k(items, k=K).indices]
@@ -66,7 +67,7 @@ def test_neighbours_by_measures_are_of_one_cluster(measure):
 
 
 def near_ties(rng):
-    """All cosines are within 1.5e-8 of each other: one tie in float32."""
+    """Return rows whose cosines differ by at most 1.5e-8, so that all of them tie in float32."""
     return 1 + 1e-4 * rng.standard_normal((2_000, 48))
 
 

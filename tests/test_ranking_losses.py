@@ -1,6 +1,6 @@
-"""Losses that compare the items of a user only with each other leave a vector free (Theorem 10).
+"""Losses that only compare items of one user leave one vector of the items free (Theorem 10).
 
-The losses and the steps of gradient descent are written out here, in plain NumPy.
+The tests implement the losses and the steps of gradient descent in plain NumPy.
 """
 
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def model(seed=0):
 
 
 def bpr(S, chosen):
-    """Rendle et al. 2009, with every other item as a negative."""
+    """The BPR loss (Rendle et al. 2009), with every other item as a negative."""
     differences = S[np.arange(len(S)), chosen][:, None] - S
     return -log_expit(differences).sum()
 
@@ -37,7 +37,7 @@ def softmax(S, chosen):
 
 
 def sampled_softmax(S, chosen):
-    """Four sampled negatives, corrected by the logarithms of their sampling probabilities."""
+    """A softmax over four sampled negatives, corrected by the logarithms of their probabilities."""
     rng = np.random.default_rng(7)
     log_shares = np.log(rng.dirichlet(np.ones(S.shape[1])))
     total = 0.0
@@ -48,7 +48,7 @@ def sampled_softmax(S, chosen):
 
 
 def in_batch_softmax(S, chosen):
-    """InfoNCE from users to items: the other items of the batch are the negatives."""
+    """The InfoNCE loss from users to items, with the other items of the batch as negatives."""
     return -np.trace(log_softmax(S[:, chosen] / 0.3, axis=1))
 
 
@@ -63,7 +63,7 @@ def in_batch_softmax_of_both_directions(S, chosen):
 
 
 def logistic(S, chosen):
-    """Word2vec with negative sampling, with every other item as a negative."""
+    """The loss of word2vec with negative sampling, with every other item as a negative."""
     signs = np.full(S.shape, -1.0)
     signs[np.arange(len(S)), chosen] = 1
     return -log_expit(signs * S).sum()
@@ -84,7 +84,7 @@ def cosines(Q):
     return units @ units.T
 
 
-# ----- 10a: what is free
+# ----- Theorem 10a: what a ranking loss leaves free
 
 
 @pytest.mark.parametrize("loss", COMPARISONS)
@@ -111,7 +111,8 @@ def test_both_directions_ignore_it_if_it_gives_all_users_one_score():
 
 def test_theorem_10_models_with_equal_differences_differ_by_one_affine_map():
     P, Q, _ = model()
-    # another model with the same differences, from the singular value decomposition of these
+    # The singular value decomposition of the differences gives another model with equal
+    # differences.
     scores = P @ Q.T
     shifted = scores + np.random.default_rng(1).normal(size=(N_USERS, 1)) - scores[:, [4]]
     U, s, Vt = np.linalg.svd(shifted - shifted.mean(axis=1, keepdims=True))
@@ -130,8 +131,8 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     for loss in COMPARISONS:
         moved = loss((P + a) @ Q.T + (b - Q @ a), chosen)
         assert moved == pytest.approx(loss(P @ Q.T + b, chosen), rel=1e-12)
-    # another model with the same differences: the columns of its users are a random basis that
-    # spans, together with the vector of ones, the differences of all users
+    # Another model has the same differences. The columns of its users are a random basis; together
+    # with the vector of ones, this basis spans the differences of all users.
     rng = np.random.default_rng(11)
     differences = P @ (Q - Q.mean(axis=0)).T + (b - b.mean())
     columns = np.linalg.svd(differences)[0][:, : K + 1]
@@ -140,7 +141,7 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     solution = np.linalg.lstsq(P2_and_one, differences, rcond=None)[0]
     np.testing.assert_allclose(P2_and_one @ solution, differences, atol=1e-10)
     Q2 = solution[:K].T + np.array([0.3, 0.1, -2.0])
-    # the items differ by one G and one c, the users by G and one vector
+    # The items differ by a matrix G and a vector c, and the users by G and another vector.
     affine, _, rank, _ = np.linalg.lstsq(np.column_stack([Q, np.ones(N_ITEMS)]), Q2, rcond=None)
     assert rank == K + 1
     G, c = affine[:K], affine[K]
@@ -182,7 +183,7 @@ def test_theorem_10_a_bias_per_user_frees_the_vector_for_every_loss(loss):
     P, Q, chosen = model(13)
     item_biases, user_biases = np.linspace(-1, 1, N_ITEMS), np.linspace(1, 2, N_USERS)
     c = np.array([3.0, -2.0, 1.0])
-    # the attributes of a LightFM model, from which fastcos reads the scores
+    # fastcos reads the scores from these attributes of a LightFM model.
     models = [
         SimpleNamespace(
             item_embeddings=items, user_embeddings=P, item_biases=item_biases, user_biases=biases
@@ -196,7 +197,7 @@ def test_theorem_10_a_bias_per_user_frees_the_vector_for_every_loss(loss):
         users, items = each.scoring_embeddings()
         losses.append(loss(users @ items.T, chosen))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
-    # without biases, the same vector changes the loss
+    # Without biases, the same vector changes the loss.
     assert abs(loss(P @ (Q + c).T, chosen) / loss(P @ Q.T, chosen) - 1) > 0.01
     rows = [fastcos.query_metric(each.users).transform(each.items) for each in factors]
     assert abs(cosines(rows[0]) - cosines(rows[1])).max() > 0.1
@@ -204,7 +205,7 @@ def test_theorem_10_a_bias_per_user_frees_the_vector_for_every_loss(loss):
     np.testing.assert_allclose(*centred, atol=1e-9)
 
 
-# ----- 10b: what it does to cosines, and what stays
+# ----- Theorem 10b: what the free vector does to cosines, and what it does not change
 
 
 def test_theorem_10_a_vector_gives_two_items_every_cosine():
@@ -243,12 +244,13 @@ def test_centred_query_metric_ignores_affine_maps_and_the_plain_one_does_not():
     assert abs(given[0] - given[1]).max() > 0.1
     assert abs(plain[0] - plain[1]).max() > 0.1
     np.testing.assert_allclose(*centred, atol=1e-9)
-    # the correlation over users of scores from which each user's mean score is subtracted
+    # This is the correlation over users of the scores minus each user's mean score.
     scores = P @ Q.T
     expected = np.corrcoef((scores - scores.mean(axis=1, keepdims=True)).T)
     expected = np.sort(expected[~np.eye(N_ITEMS, dtype=bool)].reshape(N_ITEMS, -1))
     np.testing.assert_allclose(centred[0], np.sort(expected), atol=1e-9)
-    # distances need no mean: they are the deviations over users of score differences
+    # Distances need no subtraction of a mean, because they are the standard deviations over users
+    # of score differences.
     deviations = (scores[:, :, None] - scores[:, None, :]).std(axis=0)
     for X in rows:
         distances = np.linalg.norm(X[:, None] - X[None], axis=2)
@@ -266,11 +268,11 @@ def test_canonical_factors_of_centred_items_ignore_affine_maps():
     assert abs(cosines(plain) - cosines(moved)).max() > 0.1
 
 
-# ----- 10c: what training does to it
+# ----- Theorem 10c: what training does to the free vector
 
 
 def train_by_pairs(seed, *, pointwise=False, adam=False):
-    """Stochastic gradient descent, one pair of items per step; return both sums and the items."""
+    """Train by gradient descent on pairs of items; return the sums of items before and after."""
     P, Q, chosen = model(seed)
     rng = np.random.default_rng(seed)
     start, moments, squares = Q.copy(), np.zeros_like(Q), np.zeros_like(Q)

@@ -1,4 +1,4 @@
-"""Results as small tables: text for a terminal, HTML for a notebook."""
+"""Results are shown as small tables: as text in a terminal, and as HTML in a notebook."""
 
 import dataclasses
 import functools
@@ -32,7 +32,7 @@ LEADERBOARD = comparison.Leaderboard(
 )  # fmt: skip
 
 
-@functools.cache  # not at import: every worker would wait until its kernels are compiled
+@functools.cache  # If this ran at import, every worker would wait until its kernels are compiled.
 def audited():
     return fastcos.audit(ROWS, k=2)
 
@@ -69,7 +69,7 @@ def result(name):
 
 
 class Balanced(HTMLParser):
-    """Collects texts; every element must be closed in its order."""
+    """Collects texts, and checks that every element is closed in the correct order."""
 
     def __init__(self):
         super().__init__()
@@ -212,7 +212,7 @@ def test_neighbors_are_whole_in_a_notebook_and_padding_is_none():
     for one in actual.ids[:, :5].ravel():
         assert one in repr(actual)
         assert one in actual._repr_html_()
-    assert "more neighbours" not in repr(actual)  # of 50, 45 are padding
+    assert "more neighbours" not in repr(actual)  # Of the 50 neighbours, 45 are padding.
     assert "more" not in repr(index.search(np.empty((0, 4), np.float32), k=10))
     assert "45 more neighbours of each" in repr(index.search(rows[:2], k=50))
 

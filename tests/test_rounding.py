@@ -1,4 +1,4 @@
-"""Rows at the ends of float64 are searched exactly; rounding errors keep their bounds."""
+"""Rows at the limits of float64 are searched exactly, and rounding errors keep their bounds."""
 
 import itertools
 
@@ -17,7 +17,7 @@ MEASURES = {"dot": "dot", "cosine": "cosine", "neg_euclidean": "euclidean"}
 
 
 def rows(seed, n, size):
-    """Rows of one size, or of all of them."""
+    """Return rows of one magnitude, or of several magnitudes if `size` is None."""
     random = np.random.default_rng(seed)
     sizes = random.choice(SIZES, (n, 1)) if size is None else size
     with np.errstate(under="ignore"):
@@ -25,7 +25,7 @@ def rows(seed, n, size):
 
 
 def unit_scaled(X):
-    """X with the largest entry of every row from 0.5 to 1, by powers of two."""
+    """Multiply each row of X by a power of two, so that its largest entry is from 0.5 to 1."""
     _, exponents = np.frexp(np.abs(X).max(axis=1, keepdims=True))
     return np.ldexp(X, -exponents)
 

@@ -1,4 +1,4 @@
-"""Every entry point with every type and container of rows: right, or refused with what to do."""
+"""Every entry point accepts every type and container of rows, or refuses it and names a remedy."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from fastcos.models import NormalizeRows, PopularityWeights, ShiftedPPMI, Standa
 
 
 class ArrowStream:
-    """What another library has: Arrow's C data interface and nothing else."""
+    """An object of another library that offers only Arrow's C data interface."""
 
     def __init__(self, values):
         self._values = values
@@ -28,7 +28,7 @@ class ArrowArray:
 
 
 class Tensor:
-    """A tensor of another library, which exports by DLPack and nothing else."""
+    """A tensor of another library that offers only DLPack."""
 
     def __init__(self, values):
         self._values = values
@@ -48,7 +48,8 @@ class Elsewhere(Tensor):
         raise BufferError("not in main memory")
 
 
-# These rows are exact in every type, have different directions, and contain no zero row or column.
+# All types represent these rows exactly. The rows have different directions, and no row or column
+# is zero.
 ROWS = np.array(
     [[1, 0, 2, 3], [0, 1, 3, 1], [2, 2, 0, 1], [3, 1, 1, 0], [1, 3, 2, 0], [0, 2, 1, 3]], "f8"
 )
@@ -217,7 +218,7 @@ def documents():
 
 
 def cells(table):
-    """The cells whose library is installed."""
+    """Yield the cells of a table whose library is installed."""
     for name, value in table.items():
         make, *rule = value if isinstance(value, tuple) else (value,)
         try:
@@ -226,7 +227,7 @@ def cells(table):
             continue
 
 
-# Searches of these types run kernels of their own, which take 2 s of compiling for each type.
+# Searches of these types have their own kernels, which take 2 s per type to compile.
 NARROW = {"float16", "int8", "int16", "bfloat16", "float8_e4m3", "float8_e5m2", "torch bfloat16"}
 SEARCHES = ["top_k", "SimilarityIndex"]
 
@@ -257,7 +258,7 @@ def test_entry_points_refuse_what_would_mislead(entry):
     for name, X, rule in cells(REFUSED):
         with pytest.raises((TypeError, ValueError), match=rule) as caught:
             accepted(entry, ENTRY_POINTS[entry](X), name)
-        if "data" not in str(caught.value):  # scikit-learn's own, of several lines
+        if "data" not in str(caught.value):  # only scikit-learn's own messages have several lines
             assert "\n" not in str(caught.value), f"{entry} {name}"
 
 

@@ -1,4 +1,4 @@
-"""examples/sensitivity.py: the scores of its models, its sentences, and its resumption."""
+"""examples/sensitivity.py: the scores of its models, its conclusions, and how it resumes."""
 
 import json
 import subprocess

@@ -1,7 +1,8 @@
-"""Identities of the paper and its closed forms, each with its condition and a counterexample.
+"""The paper's identities and closed forms, each with its condition and a counterexample.
 
-References are dense NumPy in float64: the objectives as defined, singular value decompositions by
-LAPACK, matrix square roots by SciPy. Only the embeddings of LinearMF come from the package.
+The reference results are computed by dense float64 NumPy: the objectives by their definitions,
+singular value decompositions by LAPACK, and matrix square roots by SciPy. Only the embeddings of
+LinearMF are computed by fastcos.
 """
 
 import itertools
@@ -43,7 +44,7 @@ def cosines(R, other=None):
 
 
 def correlations(gram):
-    """Cosines of vectors given by their inner products."""
+    """Return the cosines of vectors, given their inner products."""
     lengths = np.sqrt(np.diag(gram))
     return gram / np.outer(lengths, lengths)
 
@@ -61,19 +62,19 @@ OBJECTIVES = {"dropout": objective_dropout, "weight_decay": objective_weight_dec
 
 
 def solution(X, k, strength, objective="dropout", rescaling=None):
-    """A and B of LinearMF."""
+    """Return A and B of LinearMF."""
     model = LinearMF(k, objective=objective, regularization=strength).fit(X)
     return model.user_embeddings(np.eye(X.shape[1]), rescaling), model.item_embeddings(rescaling)
 
 
 def embeddings(X, k, strength, rescaling=None):
-    """User and item embeddings of LinearMF for objective (1)."""
+    """Return the user and item embeddings of LinearMF for objective (1)."""
     model = LinearMF(k, regularization=strength).fit(X)
     return model.user_embeddings(X, rescaling), model.item_embeddings(rescaling)
 
 
 def truth(X, k, strength):
-    """U_k, σ, V_k and S by LAPACK."""
+    """Return U_k, σ, V_k and S, computed by LAPACK."""
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     s = np.where(s > 1e-10 * s[0], s, 0)[:k]
     return U[:, :k], s, Vt[:k].T, s**2 / (s**2 + strength)
@@ -121,7 +122,7 @@ def test_closed_forms_are_local_minima(objective, X, k, strength):
 
 
 def fitted_by_descent(loss, gradients, shapes, seed):
-    """A local minimum by BFGS from a random start: value and the two matrices."""
+    """Return a local minimum found by BFGS from a random start: its value and two matrices."""
     rng = np.random.default_rng(seed)
     split = int(np.prod(shapes[0]))
 
@@ -220,7 +221,8 @@ def test_exact_dropout_weights_items_by_their_norm():
     penalty = rate / (1 - rate) * np.sum(norms * np.sum(W**2, axis=1))
     assert expected == pytest.approx(np.sum((X - X @ W) ** 2) + penalty, rel=1e-12)
     uniform = rate / (1 - rate) * norms.mean() * np.sum(W**2)
-    assert penalty != pytest.approx(uniform, rel=1e-3)  # equal only for items of one norm
+    # Both are equal only if all items have the same norm.
+    assert penalty != pytest.approx(uniform, rel=1e-3)
 
 
 # ----- what is unique and what is not
@@ -231,7 +233,7 @@ def test_ties_at_the_cut_leave_two_solutions_and_warn():
     with pytest.warns(AmbiguousSolutionWarning, match="singular values 2 of the last component"):
         A, B = solution(X, 2, 3.0)
     best = objective_dropout(X, A, B, 3.0)
-    other = B[[0, 2, 1, 3]]  # the other direction with the same singular value
+    other = B[[0, 2, 1, 3]]  # This is the other direction with the same singular value.
     assert not np.allclose(cosines(B), cosines(other))
     assert objective_dropout(X, other, other, 3.0) == pytest.approx(best, rel=1e-12)
 
@@ -250,7 +252,8 @@ def test_lambda_0_gives_the_projector_and_needs_full_rank():
     np.testing.assert_allclose(A @ B.T, V @ V.T, atol=1e-12)
     X = deficient_interactions()
     A, B = solution(X, 5, 0.0)
-    null = np.linalg.svd(X)[2][-1]  # X null = 0: adding it to A changes the model, not the fit
+    # Since X null = 0, adding null to A changes the model, but not the fit.
+    null = np.linalg.svd(X)[2][-1]
     other = A + np.outer(null, np.ones(5))
     assert not np.allclose(other @ B.T, A @ B.T)
     assert objective_dropout(X, other, B, 0.0) == pytest.approx(
@@ -399,7 +402,7 @@ def test_orthonormal_below_full_rank_ranks_by_leverage():
     same = (ranking(cosines(users, items)) == ranking(scores)).all(axis=1)
     assert same.mean() < 0.25
     equal_leverage = np.kron(np.diag([4.0, 3.0]), np.array([[1.0, 1.0], [1.0, -1.0]]))
-    equal_leverage = equal_leverage[[0, 2]]  # rank 2 of 4, every leverage score 1/2
+    equal_leverage = equal_leverage[[0, 2]]  # The rank is 2 of 4, and every leverage score is 1/2.
     users, items = embeddings(equal_leverage, 2, 2.0, "orthonormal")
     np.testing.assert_allclose(
         cosines(users, items), np.sqrt(2) * rows_unit(users) @ items.T, atol=1e-12
@@ -505,7 +508,8 @@ def test_objective_2_is_a_rescaling_of_1_without_zeros():
     for strength, is_rescaling in ((s[3] / 2, True), ((s[2] + s[3]) / 2, False)):
         _, B = solution(X, 4, strength, "weight_decay")
         ratio = np.linalg.norm(B, axis=0) / np.linalg.norm(items, axis=0)
-        np.testing.assert_allclose(B, items * ratio, atol=1e-10)  # up to a D that may be singular
+        # B equals the items up to a D that may be singular.
+        np.testing.assert_allclose(B, items * ratio, atol=1e-10)
         assert (ratio > 0).all() == is_rescaling
 
 
@@ -563,13 +567,13 @@ def test_objective_2_is_balanced_and_objective_1_is_not():
 
 
 def normalised_gap(P, Q):
-    """Distance of two Gram matrices of unit size."""
+    """Return the distance between the two Gram matrices after scaling both to norm 1."""
     one, other = (side.T @ side for side in (P, Q))
     return np.linalg.norm(one / np.linalg.norm(one) - other / np.linalg.norm(other))
 
 
 def test_decay_of_tower_weights_does_not_balance_embeddings():
-    """Weight decay in the loss balances the last layers, not what they make of the features."""
+    """Weight decay in the loss balances the weights of the last layers, but not the embeddings."""
     rng = np.random.default_rng(14)
     X = rng.normal(size=(12, 9)) @ np.diag(np.linspace(2, 0.2, 9))
     of_users = rng.normal(size=(12, 4)) * [4, 1, 1, 0.2]
@@ -633,7 +637,7 @@ def test_theorem_0_fails_below_the_rank():
     X = deficient_interactions(rank=3)
     A, B = solution(X, 4, 2.0)
     other = B.copy()
-    other[:, 3] = np.arange(9)  # free: A's column is zero
+    other[:, 3] = np.arange(9)  # This column is free, because the column of A is zero.
     np.testing.assert_allclose(A @ other.T, A @ B.T, atol=1e-12)
     G = np.linalg.lstsq(B, other, rcond=None)[0]
     assert not np.allclose(B @ G, other, atol=1e-3)
@@ -691,7 +695,8 @@ def test_one_rescaling_collapses_all_cosines_to_one():
     plain_users, plain_items = embeddings(X, 4, 2.0)
     assert cosines(plain_items).min() < 0.9
     np.testing.assert_allclose(users @ items.T, plain_users @ plain_items.T, atol=1e-11)
-    X[:, 3] = 0  # an item without users violates the premise: it keeps no direction
+    X[:, 3] = 0  # An item without users violates the premise, so its row is zero.
     assert not cosines(embeddings(X, 4, 2.0, collapse)[1])[3].any()
-    X = np.kron(np.eye(2), X[:40, 4:8])  # as does a second component without common users
+    # A second component without common users violates the premise as well.
+    X = np.kron(np.eye(2), X[:40, 4:8])
     assert cosines(embeddings(X, 4, 2.0, collapse)[1])[:4, 4:].max() < 0.9

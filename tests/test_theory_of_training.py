@@ -1,6 +1,7 @@
-"""Theorem 9 and Lemma C: which scale of the dimensions training leaves, and in what time.
+"""Theorem 9 and Lemma C: to which scale of the dimensions training leads, and how fast.
 
-References are loops of dense NumPy in float64. Only the last section judges the package.
+The reference results are computed by loops in dense float64 NumPy. Only the last section tests
+fastcos itself.
 """
 
 import itertools
@@ -16,13 +17,13 @@ from fastcos.auditing import gradient_noise
 
 
 def condition(M):
-    """Root of the ratio of the extreme eigenvalues: κ of a map G with GG' = M."""
+    """Return κ of a map G with GG' = M: the root of the ratio of the extreme eigenvalues of M."""
     values = np.linalg.eigvalsh(M)
     return np.sqrt(values[-1] / values[0])
 
 
 def canonical(P, Q):
-    """Balanced factors of PQ', and the G with Q = items G."""
+    """Return balanced factors of PQ', and the matrix G with Q = items G."""
     left, singular, right = np.linalg.svd(P @ Q.T, full_matrices=False)
     k = P.shape[1]
     root = np.sqrt(singular[:k])
@@ -50,7 +51,7 @@ SLOPES = {
 
 
 def row_decays(name, batch, generator):
-    """Decay of each user and of each item: none, one number per side, random, or observed rows."""
+    """Return the decay of every user and item: none, one number per side, random, or by rows."""
     n, p = batch.shape
     if name == "of observed rows":
         return 0.3 * batch.any(axis=1), 0.1 * batch.any(axis=0)
@@ -64,7 +65,7 @@ def row_decays(name, batch, generator):
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("loss", SLOPES)
 def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, decay):
-    """To 1e-10 of the Gram matrices, for steps that are not small and batches down to one pair."""
+    """The error is at most 1e-10 of the Gram matrices, even for large steps or one-pair batches."""
     rng = np.random.default_rng(0)
     n, p, k, step = 30, 20, 4, 0.05
     P, Q, X = rng.normal(size=(n, k)), rng.normal(size=(p, k)), rng.normal(size=(n, p))
@@ -83,7 +84,7 @@ def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, deca
     expected = first_order + step**2 * (squares + crossed + crossed.T)
     scale = np.linalg.norm(P_next.T @ P_next) + np.linalg.norm(Q_next.T @ Q_next)
     assert np.linalg.norm(after - expected) < 1e-10 * scale
-    # The second-order term is large enough to be seen.
+    # The second-order term is large enough for this test to notice it.
     assert np.linalg.norm(after - first_order) > 1e-8 * scale
 
 
@@ -109,7 +110,7 @@ def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
 
 
 def test_two_noise_matrices_balance_at_one_metric_only():
-    """Every root M of M A M = B that a general solver finds, if positive definite, is that one."""
+    """All positive definite roots M of M A M = B that a general solver finds are equal."""
     rng = np.random.default_rng(2)
     for _ in range(5):
         A, B = random_spd(rng, 3), random_spd(rng, 3)
@@ -135,7 +136,7 @@ def test_two_noise_matrices_balance_at_one_metric_only():
 
 
 def test_a_root_that_is_not_positive_definite_is_another():
-    """Without the premise the equation has more solutions: signs of the inner root."""
+    """Without this premise, the equation has more solutions, by other signs of the inner root."""
     A, B = np.diag([1.0, 2.0]), np.diag([4.0, 3.0])
     mean = np.diag(np.sqrt(np.diag(B) / np.diag(A)))
     other = mean * [1, -1]
@@ -147,7 +148,7 @@ def test_a_root_that_is_not_positive_definite_is_another():
 
 
 def descended(P, Q, X, users, items, step, decay, epochs, rng):
-    """Stochastic gradient descent of half of the squared error, one observation at a time."""
+    """Minimise half of the squared error by gradient descent on one observation at a time."""
     P, Q = P.copy(), Q.copy()
     for _ in range(epochs):
         for t in rng.permutation(len(users)):
@@ -161,7 +162,7 @@ def descended(P, Q, X, users, items, step, decay, epochs, rng):
 
 
 def weights_of(residuals, step, decay):
-    """Step times sum of squared residuals, plus twice the decay times visits: users, items."""
+    """Return, for users and items: step * sum of squared residuals + 2 * decay * visits."""
     n, p = residuals.shape
     return (
         step * (residuals**2).sum(axis=1) + 2 * decay * p,
@@ -170,7 +171,7 @@ def weights_of(residuals, step, decay):
 
 
 def rest(P, Q, X, step, decay):
-    """κ of the found scale to the predicted one, by the definition, with SciPy's matrix roots."""
+    """Return κ from the found scale to the predicted one, which SciPy's matrix roots compute."""
     users, items, G = canonical(P, Q)
     of_users, of_items = weights_of(P @ Q.T - X, step, decay)
     A, B = (items.T * of_items) @ items, (users.T * of_users) @ users
@@ -183,7 +184,7 @@ def rest(P, Q, X, step, decay):
 
 @pytest.fixture(scope="module")
 def two_noise_levels():
-    """Two dimensions, each on items of its own noise level."""
+    """Return data of two dimensions; the items of each dimension have their own noise level."""
     rng = np.random.default_rng(3)
     n, p = 40, 30
     V = np.zeros((p, 2))
@@ -197,7 +198,7 @@ def two_noise_levels():
 @pytest.mark.slow
 @pytest.mark.parametrize(("decay", "least"), [(0.0, 1.4), (0.01, 1.15)])
 def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay, least):
-    """From two starts to one D, which is not the balanced one, even with decay on both sides."""
+    """Two starts lead to one D. It is not the balanced one, even with decay on both sides."""
     X, users, items = two_noise_levels
     step, ends = 0.04, []
     for D in (np.array([2.0, 0.5]), np.array([0.5, 2.0])):
@@ -206,7 +207,7 @@ def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay
         ends.append(descended(P, Q, X, users, items, step, decay, 100 if decay else 250, rng))
     for P, Q in ends:
         assert rest(P, Q, X, step, decay) < 1.1
-        # small noise is the fourth premise of Lemma B
+        # Small noise is the fourth premise of Lemma B, and the noise here is not small.
         assert condition_to_balance(P, Q) > least
 
 
@@ -215,14 +216,15 @@ def test_decay_that_exceeds_the_noise_balances(two_noise_levels):
     X, users, items = two_noise_levels
     rng = np.random.default_rng(5)
     P, Q = rng.normal(size=(40, 2)), 0.3 * rng.normal(size=(30, 2))
-    # step times residual variance is at most 0.003, twice the decay is 0.2
+    # The product of the step and the residual variance is at most 0.003, and twice the decay is
+    # 0.2.
     P, Q = descended(P, Q, X, users, items, 0.003, 0.1, 100, rng)
     assert condition_to_balance(P, Q) < 1.05
 
 
 @pytest.mark.slow
 def test_forgetting_takes_the_predicted_epochs():
-    """With equal noise, ln κ decays at 2η²v + 4ηλ per observation, over n + p rows."""
+    """With equal noise v, ln κ decays by (2η²v + 4ηλ) / (n + p) per observation."""
     rng = np.random.default_rng(6)
     n, p, step, decay = 40, 30, 0.02, 0.01
     X = 3 * rng.normal(size=(n, 2)) @ rng.normal(size=(2, p)) + rng.normal(size=(n, p))
@@ -248,7 +250,7 @@ def test_forgetting_takes_the_predicted_epochs():
 
 
 def relaxed(P, Q, X):
-    """Follow the gradient flow of half of the squared error of all pairs to its end."""
+    """Follow the gradient flow of half of the squared error of all pairs until it stops."""
     split = P.size
 
     def flow(_, flat):
@@ -266,9 +268,9 @@ def relaxed(P, Q, X):
     [(0, 0.1), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 0.3), (2, 0.5)))],
 )
 def test_steps_of_an_epoch_move_the_scale_nearly_without_turning(seed, size):
-    """Each step from the fitted factors, and back to them, moves G; the sum is nearly symmetric.
+    """The steps of an epoch, each from the fitted factors and back, change G almost symmetrically.
 
-    The two signs of a step cancel the terms of first order.
+    The test takes each step with both signs, which cancels the first-order terms.
     """
     rng = np.random.default_rng(seed)
     n, p, step = 6, 5, 1e-3
@@ -316,7 +318,7 @@ def test_als_without_decay_keeps_the_rescaling_of_its_start_for_ever():
 
 
 def observed_sweep(Q, X, observed):
-    """Fit only the observed entries, row by row, first of all users and then of all items."""
+    """Fit only the observed entries: first the rows of all users, and then those of all items."""
     P = np.array([np.linalg.lstsq(Q[seen], row[seen], rcond=None)[0]
                   for row, seen in zip(X, observed, strict=True)])  # fmt: skip
     items = [np.linalg.lstsq(P[seen], column[seen], rcond=None)[0]
@@ -337,7 +339,7 @@ def test_als_of_observed_entries_keeps_the_rescaling_of_its_start_too():
 
 
 def test_als_with_decay_on_both_balances_only_in_the_limit():
-    """Lemma B describes the limit: after few sweeps the sides of a start that is far off differ."""
+    """Lemma B describes the limit. After few sweeps from an unbalanced start, the sides differ."""
     rng = np.random.default_rng(13)
     X, Q = rng.normal(size=(25, 15)), rng.normal(size=(15, 3)) * [4.0, 1.0, 0.25]
     conditions = []
@@ -351,7 +353,7 @@ def test_als_with_decay_on_both_balances_only_in_the_limit():
 
 
 def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
-    """T becomes T + λT⁻ᵀ in the basis of the items' directions: orthonormal in the end."""
+    """In the basis of the items' directions, T becomes T + λT⁻ᵀ, so it ends orthonormal."""
     rng = np.random.default_rng(8)
     U, V = (np.linalg.qr(rng.normal(size=(n, 3)))[0] for n in (25, 15))
     X = U * [9.0, 4.0, 2.0] @ V.T
@@ -368,7 +370,7 @@ def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
 
 
 def test_als_with_decay_on_users_ends_orthonormal_for_data_of_full_rank():
-    """Lemma C(b) assumes data of rank k; this is the same for data of which k is a part."""
+    """Lemma C(b) assumes data of rank k, but it also holds here for data of a higher rank."""
     rng = np.random.default_rng(14)
     X, Q = rng.normal(size=(25, 15)), rng.normal(size=(15, 3)) * [4.0, 1.0, 0.25]
     conditions = []
@@ -378,12 +380,12 @@ def test_als_with_decay_on_users_ends_orthonormal_for_data_of_full_rank():
         conditions.append(np.linalg.cond(Q))
     excess = np.array(conditions) - 1
     assert excess[2] < 0.03
-    # It falls as one over the number of sweeps.
+    # The excess falls in inverse proportion to the number of sweeps.
     np.testing.assert_allclose(excess * [1, 2, 3], excess[0], rtol=0.05)
 
 
 def test_gradient_descent_with_decay_on_users_goes_to_the_balanced_form_instead():
-    """The same loss, which has no minimum: b⁴ of a dimension grows by 4λσ² per unit of time."""
+    """This loss has no minimum. The b⁴ of a dimension of norm b grows by 4λσ² per unit of time."""
     rng = np.random.default_rng(8)
     U, V = (np.linalg.qr(rng.normal(size=(n, 3)))[0] for n in (25, 15))
     singular, decay, step = np.array([9.0, 4.0, 2.0]), 0.05, 5e-3
@@ -403,7 +405,7 @@ def test_gradient_descent_with_decay_on_users_goes_to_the_balanced_form_instead(
 
 
 def gradient_of_eq1(X, A, B, strength):
-    """Of half of ‖X - XAB'‖² + λ‖AB'‖² by AB'."""
+    """Return the gradient of half of ‖X - XAB'‖² + λ‖AB'‖² with respect to AB'."""
     W = A @ B.T
     return X.T @ (X @ W - X) + strength * W
 
@@ -434,9 +436,9 @@ def test_eq1_by_full_batches_from_a_small_start_is_d_equal_to_one():
 
 @pytest.mark.slow
 def test_eq1_by_sgd_over_users_rests_where_its_noise_balances():
-    """At rest the sums over users of both squared gradients are equal: from two starts, not D = I.
+    """From two starts, SGD rests where the sums of both squared gradients are equal, not at D = I.
 
-    The slope of one user by AB' is xr' + λ/n AB', with r = BA'x - x.
+    The gradient of one user with respect to AB' is xr' + λ/n AB', with r = BA'x - x.
     """
     rng = np.random.default_rng(10)
     n, p, k, strength = 300, 12, 2, 600.0
@@ -467,12 +469,12 @@ def test_eq1_by_sgd_over_users_rests_where_its_noise_balances():
 
 
 def condition_ratio(one, other):
-    """Root of the ratio of the extreme relative eigenvalues."""
+    """Return the root of the ratio of the extreme relative eigenvalues."""
     ratios = scipy.linalg.eigh(one, other, eigvals_only=True)
     return np.sqrt(ratios[-1] / ratios[0])
 
 
-# ----- gradient_noise of the package, against the definitions
+# ----- gradient_noise of fastcos, compared with its definition
 
 
 @pytest.fixture(scope="module")
@@ -517,7 +519,7 @@ def test_dense_slopes_are_observations_of_all_pairs(sparse_model):
     dense = gradient_noise(Q, P, slopes.toarray(), step=0.1, weight_decay=0.5)
     rows, columns = np.divmod(np.arange(50 * 35), 35)
     values = slopes.toarray().ravel()
-    # stored zeros count as observations
+    # Stored zeros count as observations.
     stored = gradient_noise(
         Q, P, sp.coo_array((values, (rows, columns)), (50, 35)), step=0.1, weight_decay=0.5
     )
@@ -528,7 +530,7 @@ def test_dense_slopes_are_observations_of_all_pairs(sparse_model):
 
 
 def test_epochs_to_forget_follow_the_flow_of_the_metric(sparse_model):
-    """Against the flow of the full factors along the maps that keep the product."""
+    """Compare with the flow of the full factors along the maps that preserve their product."""
     P, Q, slopes = sparse_model
     step = 0.01
     noise = gradient_noise(Q, P, slopes, step=step, weight_decay=0.02)
@@ -538,7 +540,8 @@ def test_epochs_to_forget_follow_the_flow_of_the_metric(sparse_model):
         items, users = Q @ G, P @ np.linalg.inv(G).T
         excess = (items.T * noise.item_weights) @ items - (users.T * noise.user_weights) @ users
         total = items.T @ items + users.T @ users
-        # (SC + CS) = -step excess, entry by entry as a linear system
+        # This solves SC + CS = -step excess as a linear system in the entries of S, where C is
+        # `total`.
         eye = np.eye(3)
         S = np.linalg.solve(np.kron(eye, total) + np.kron(total, eye), -step * excess.ravel())
         return (G @ S.reshape(3, 3)).ravel()
@@ -564,7 +567,7 @@ def test_at_rest_the_slowest_direction_counts(sparse_model):
     weighted = (Q.T * noise.item_weights) @ Q + (P.T * noise.user_weights) @ P
     values = scipy.linalg.eigh(weighted, Q.T @ Q + P.T @ P, eigvals_only=True)
     assert epochs == pytest.approx(1 / (step * values[0]), rel=1e-3)
-    # and is longer than from any start nearby
+    # The time is longer than from any start nearby.
     for seed in range(5):
         near = np.eye(3) + 0.05 * np.random.default_rng(seed).normal(size=(3, 3))
         moved = gradient_noise(Q @ near, P @ np.linalg.inv(near).T, slopes, step=step)

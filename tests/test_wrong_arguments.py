@@ -1,4 +1,4 @@
-"""Wrong values of arguments that many entry points share: one line that names the argument."""
+"""Wrong values of shared arguments lead to an error of one line that names the argument."""
 
 import numpy as np
 import pytest

@@ -1,11 +1,12 @@
-"""A script: children forked while other threads are in the middle of every search and product.
+"""A script: forks children while other threads are in the middle of a search or a product.
 
     python -m tests.robustness.busy_forks [--children 200] [OPERATION ...]
 
-For each operation two threads repeat it on fresh inputs, so that they encode, pack and search, and
-the main thread forks children that call it once. A child must give the answer of the parent within
-HANG seconds. In the operations "prefixes..." a thread of each index is making prefixes, too. Prints
-one line per operation; exit 1 if a child hung, failed or was wrong.
+Two threads repeat an operation on fresh inputs, so that they encode, pack and search, while the
+main thread forks children that call the operation once. A child must return the same answer as the
+parent within HANG seconds. In the operations "prefixes...", a thread of each index also computes
+the prefixes of the items (see kernels/projection.py). The script prints one line per operation, and
+exits with status 1 if a child hung, failed or was wrong.
 """
 
 import argparse
@@ -149,7 +150,7 @@ WIDE = sp.random_array((1500, 600), density=0.02, rng=RNG, format="csr")
 
 
 def digest(result: Any) -> bytes:
-    """Return the bytes of arrays, sparse matrices, and whatever holds them."""
+    """Return the bytes of arrays and sparse matrices, also of those in lists and tuples."""
     if isinstance(result, np.ndarray):
         return result.tobytes()
     if sp.issparse(result):
@@ -190,7 +191,7 @@ def faults(operation: str, children: int) -> tuple[int, int]:
 
 
 def forked(call: Callable[[], bool]) -> int | None:
-    """Return the exit status of a child that calls once, None if it had to be killed."""
+    """Return the exit status of a child that calls once, or None if it had to be killed."""
     child = os.fork()
     if child == 0:
         status = 2
@@ -215,7 +216,8 @@ def main() -> int:
     parser.add_argument("--children", type=int, default=200)
     options = parser.parse_args()
     warnings.filterwarnings("ignore", ".*multi-threaded.*fork", DeprecationWarning)
-    readiness.state.compile_at_once = True  # a child that compiled would take longer than HANG
+    # A child that compiled kernels would take longer than HANG.
+    readiness.state.compile_at_once = True
     total = 0
     for operation in options.operations or OPERATIONS:
         start = time.monotonic()

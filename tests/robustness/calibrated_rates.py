@@ -1,15 +1,15 @@
-"""A script: the rates that fastcos.calibrate promises, against those observed.
+"""A script: compares the rates that fastcos.calibrate promises with observed rates.
 
     python -m tests.robustness.calibrated_rates EXPERIMENT
 
-null       counts of 20,000 x 64 rows against a float64 matrix, and the time
-sampled    1,000,000 x 128 rows, sampled: the time, and the error against a larger sample
-held_out   thresholds of one half of the rows, observed on the other half; six data sets
-tail       the tail model of a tenth of the rows against all pairs of all rows
-fdr        share of false discoveries among planted relevant pairs (--repeats 200)
-transfer   one number and one rate on two versions of a model
-rescaling  the range of the threshold against 10,000 random D, and against a grid of all D
-hubs       rates of single queries by the cosine and by query_normalized
+null       counts of pairs of 20,000 x 64 rows, compared with a float64 matrix, and the time
+sampled    1,000,000 x 128 rows, sampled: the time, and the error compared with a larger sample
+held_out   thresholds from one half of the rows, observed on the other half; six data sets
+tail       the tail model of a tenth of the rows, compared with all pairs of all rows
+fdr        the share of false discoveries among planted relevant pairs (--repeats 200)
+transfer   one number and one rate, applied to two versions of a model
+rescaling  the range of the threshold, compared with 10,000 random D and a grid of all D
+hubs       rates of single queries, by the cosine and by query_normalized
 """
 
 import argparse
@@ -30,11 +30,11 @@ from fastcos.auditing import threshold_range
 from fastcos.io import read_vectors
 from fastcos.storage.provenance import versions
 
-# data sets that cannot be shipped
+# These data sets may not be distributed with fastcos.
 DATA = Path(__file__).parents[3] / "shared" / "data"
 GLOVE = DATA / "glove50" / "glove50.npz"
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
-# dimensions of the models that are trained here
+# The number of dimensions of the models that this script trains.
 RANK = 64
 
 
@@ -50,14 +50,14 @@ def pair_cosines(rows):
 
 
 def item_embeddings(X, rank=RANK, **parameters):
-    """Return items of a linear model, of items that somebody has."""
+    """Return the item embeddings of a linear model; items without interactions are left out."""
     X = sp.csr_array(X, dtype=np.float32)
     X = X[:, np.flatnonzero(X.sum(axis=0))]
     return LinearMF(n_components=rank, random_state=0, **parameters).fit(X).item_embeddings()
 
 
 def cards():
-    """Return the cards of the Magic decks, by an SVD of rank 128."""
+    """Return the embeddings of cards in Magic decks, by an SVD of rank 128."""
     X = read_interactions(DATA / "mtg" / "mtg_csr.npz").X.astype(np.float32)
     _, s, Vt = svds(X, k=128, random_state=0)
     return np.ascontiguousarray(Vt.T * s, np.float32)
@@ -102,7 +102,7 @@ SETS = {
 
 
 def chosen(names):
-    """Yield the name and the rows of data sets: those equal up to rounding of training once."""
+    """Yield the name and the rows of each data set, without rows that are equal up to rounding."""
     for name in names or SETS:
         rows = SETS[name]()
         _, first = np.unique(np.round(unit(rows), 5), axis=0, return_index=True)
@@ -115,7 +115,7 @@ def null(options):
     start = time.perf_counter()
     calibration = calibrate(rows)
     seconds = time.perf_counter() - start
-    # the oracle bins with other code: by sorted edges
+    # The oracle bins scores by other code, which searches sorted edges.
     truth, moved = np.zeros(2**16, np.int64), 0
     X, edges = unit(rows), np.arange(-(2**15), 2**15 + 1) / 2**15
     for first in range(0, len(X), 500):
@@ -179,7 +179,8 @@ def tail(options):
         ratios, distances, shares = [], [], []
         for seed in range(options.repeats):
             small = calibrate(rows, sample=max(300, len(rows) // 10), random_state=seed)
-            # one pair of the small sample: far beyond what it observes well
+            # About one pair of the small sample reaches this threshold, fewer than it can observe
+            # well.
             threshold = small.threshold(2 / small.n_pairs)
             observed = float(whole.pairs_above[min(np.searchsorted(whole.edges, threshold), 2**16)])
             shares.append(observed / whole.n_pairs)
@@ -194,7 +195,7 @@ def tail(options):
 
 
 def fdr(options):
-    """Queries with planted relevant items, against a null of queries without any."""
+    """Compare queries that have planted relevant items with a null of queries that have none."""
     d, n_items, n_queries, planted = 32, 2_000, 100, 5
     levels, results = (0.05, 0.2), {0.05: [], 0.2: []}
     power = {0.05: [], 0.2: []}
@@ -225,7 +226,7 @@ def fdr(options):
 
 
 def transfer(options):
-    """Train two versions of a model, with other ranks and regularisation, on MovieLens."""
+    """Train two versions of a model of MovieLens, with different ranks and regularisation."""
     X = sp.csr_array(movielens(), dtype=np.float32)
     X = X[:, np.flatnonzero(np.diff(sp.csc_array(X).indptr) >= 3)]
     versions_ = {
@@ -252,7 +253,7 @@ def transfer(options):
 
 
 def rescaling(options):
-    """Compare with random D, and with a grid over all D where there are few columns."""
+    """Compare with random D, and with a grid over all D if there are few columns."""
     cases = {name: (rows, 1e-3, 1.2) for name, rows in chosen(options.sets or ["GloVe"])}
     print("| rows | given | found | bound | 10,000 random D |")
     print("|---|---|---|---|---|")
@@ -262,7 +263,7 @@ def rescaling(options):
         bounds = threshold_range(directions, rate, condition=condition, sample=None)
         seen = []
         for trial in range(options.random):
-            # uniform logarithms, or their vertices: the extreme half
+            # The logarithms are uniform, or in every other trial each is 0 or the largest.
             logs = rng.uniform(0, np.log(condition), directions.shape[1])
             if trial % 2:
                 logs = np.log(condition) * (logs > np.log(condition) / 2)
@@ -286,10 +287,10 @@ def rescaling(options):
 
 
 def every_rescaling(rows, rate, condition, steps=400):
-    """Return the extremes of the threshold over a grid of all D, by enumeration."""
+    """Return the extremes of the threshold over all D on a grid."""
     n, d = rows.shape
     line = np.linspace(0, 2 * np.log(condition), steps if d == 3 else 20 * steps)
-    # up to its scale, one weight is 1
+    # The scale of D does not matter, so one weight is 1.
     if d == 2:
         logs = np.concatenate([np.stack([line, 0 * line], 1), np.stack([0 * line, line], 1)])
     else:
@@ -339,7 +340,7 @@ def main():
 
 
 class _Plain(argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of the docstring."""
+    """Keeps the line breaks of the docstring."""
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""A script: damage files of every format at random and read them.
+"""A script: damages files of every format at random, and reads them.
 
     python -m tests.robustness.damaged_files SEED CASES FORMAT...
 
-A damaged file must be read as what it was, or be refused by FastcosFormatError. Formats without a
-checksum (text, .npy, Parquet), indexes opened without verify=True, and "signed" directories, whose
-checksums are made right again after the damage, may also hold something else: any clean answer. The
-process may use 1 GiB of addresses beyond what it started with, and a case 20 seconds; a crash, a
-MemoryError or a hang ends it. A checkpoint is resumed, or refused as one of another
-call. Prints per format how many were refused, read alike and read otherwise.
+A damaged file must lead to the original content, or to a FastcosFormatError. Other content is
+allowed for formats without a checksum (text, .npy, Parquet), for indexes that are opened without
+verify=True, and for "signed" directories, whose checksums are corrected after the damage. The
+process may use 1 GiB more addresses than at its start, and each case may take 20 seconds. A crash,
+a MemoryError or a hang ends the process. A damaged checkpoint is resumed, or refused as that of
+another call. For each format, the script prints how many files were refused, read as before, and
+read as something else.
 """
 
 import faulthandler
@@ -48,7 +49,7 @@ PAIRS = "".join(f"{a},{b},{i % 7}\n" for i, (a, b) in enumerate(pairwise(WORDS))
 
 
 class Format(NamedTuple):
-    """How a file or directory is made, read, and whether it finds its damage."""
+    """How a format is written and read, and whether its checksums reveal damage."""
 
     make: Callable[[Path], Any]
     read: Callable[[Path], Any]
@@ -136,7 +137,7 @@ def search(path: Path) -> checkpoint.Checkpoint:
 
 
 def half_a_search(path: Path, blocks: int = 4) -> None:
-    """Leave what a search leaves that is killed after so many blocks."""
+    """Leave the same files as a search that is killed after this many blocks."""
     path.mkdir()
     run = search(path)
     for lo, hi in list(run.missing())[:blocks]:
@@ -176,7 +177,7 @@ def shards(path: Path) -> Any:
 
 
 def calibration(path: Path) -> Any:
-    """What users do: load, ask for thresholds and chances, show the page's parts."""
+    """Do what users do: load, ask for thresholds and probabilities, print, export."""
     loaded = fastcos.auditing.Calibration.load(path)
     values = loaded.p_value([-1.0, 0.3, 0.9]).tolist(), loaded.threshold(0.01), loaded.verdict
     return [*values, repr(loaded), loaded.reading(0.5), loaded.to_dict()]
@@ -196,7 +197,7 @@ def saved_index(path: Path, rows: Any, measure: Any = "dot", ids: Any = None) ->
 
 
 def index_with_prefixes(path: Path, rows: Any, measure: Any) -> None:
-    """Force prefixes, which only wide rows get by themselves, for this index alone."""
+    """Give this index prefixes, which an index usually has only if its rows are wide."""
     with cost_model.costs_replaced(projected_columns=16):
         saved_index(path, rows, measure)
     assert any(file.name.startswith("prefix_axes") for file in path.iterdir())
@@ -211,7 +212,7 @@ def changed_index(path: Path) -> None:
 
 
 def opened_index(path: Path) -> Any:
-    """What users do: open, search many and few queries, change, search."""
+    """Do what users do: open, search by many and few queries, change, and search again."""
     index = SimilarityIndex.open(path)
     results = [index.search(MANY[:40], 7), index.search(MANY[:2], 3)]
     try:
@@ -219,7 +220,7 @@ def opened_index(path: Path) -> Any:
         named = index.ids_of([0]).dtype.kind == "U"
         index.upsert(MANY[:3], ids=["new 1", "new 2", "new 3"] if named else [901, 902, 903])
         results.append(index.search(MANY[:40], 7))
-    except ValueError:  # of rows with NaN, which opening did not read
+    except ValueError:  # some rows have NaN, which opening the index did not detect
         pass
     for one in results:
         assert one.indices.min() >= -1
@@ -285,7 +286,7 @@ FORMATS = {
 
 
 def damaged(content: bytes, random: Any) -> bytes:
-    """The content with a bit or a byte changed, cut short, or with a piece lost or doubled."""
+    """Return the content with a changed bit or byte, cut short, or with a piece lost or doubled."""
     kind, at = random.integers(5), int(random.integers(max(1, len(content))))
     other = bytearray(content)
     if kind == 0 or not content:
@@ -310,7 +311,7 @@ STRANGE = [None, True, -1, 0, 3, 2**40, 2**63, 1e300, "", "x", "../secret", [], 
 
 
 def change_value(header: Any, random: Any) -> None:
-    """Replace, remove or double one value somewhere in a JSON document."""
+    """Replace, remove or repeat one value anywhere in a JSON document."""
     at = header
     while True:
         keys = list(at) if isinstance(at, dict) else list(range(len(at)))
@@ -329,7 +330,7 @@ def change_value(header: Any, random: Any) -> None:
 
 
 def sign(directory: Path) -> None:
-    """Make the sizes and checksums of a directory right."""
+    """Correct the sizes and checksums in the header of a directory."""
     header = json.loads((directory / "header.json").read_text("utf8"))
     for entry in header["arrays"].values():
         content = (directory / entry["file"]).read_bytes()
@@ -345,7 +346,7 @@ def sign_header(directory: Path, header: Any) -> None:
 
 
 def damage_and_sign(directory: Path, random: Any) -> None:
-    """Change a value of the header, or some numbers of an array."""
+    """Change a value in the header, or some numbers in an array, and correct the checksums."""
     header = json.loads((directory / "header.json").read_text("utf8"))
     files = [directory / entry["file"] for entry in header["arrays"].values()]
     if random.random() < 0.4 or not files:
@@ -358,23 +359,23 @@ def damage_and_sign(directory: Path, random: Any) -> None:
         at = int(random.integers(64, len(content)))
         if random.random() < 0.5:
             content[at] ^= 1 << int(random.integers(8))
-        else:  # a NaN, -1 or a large number, as any type reads it
+        else:  # NaN, -1, 0 or a large number, whatever the type.
             content[at - at % 8 : at - at % 8 + 8] = [b"\xff" * 8, b"\0" * 8, b"\x7f" * 8][at % 3]
     file.write_bytes(content)
     sign(directory)
 
 
 def copied(whole: Path, copy: Path) -> Path:
-    """A copy, since reading a search that was cut off ends it."""
+    """Copy a file or directory, because reading an interrupted search completes it."""
     return Path((shutil.copytree if whole.is_dir() else shutil.copyfile)(whole, copy))
 
 
 def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) -> int:
-    """0 refused, 1 read alike, 2 read otherwise."""
+    """Return 0 if a case was refused, 1 if it was read as before, 2 if as something else."""
     copied(whole, copy)
     files = sorted(path for path in copy.rglob("*") if path.is_file()) or [copy]
     target = files[random.integers(len(files))]
-    if form.is_signed and target == copy:  # a file of JSON without checksums
+    if form.is_signed and target == copy:  # a JSON file without checksums
         content = json.loads(target.read_text("utf8"))
         change_value(content, random)
         target.write_text(json.dumps(content), "utf8")
@@ -398,7 +399,7 @@ def main(seed: int, cases: int, names: list[str]) -> dict[str, list[int]]:
         for name in names:
             form, whole = FORMATS[name], Path(folder) / f"whole.{name}"
             form.make(whole)
-            # compiles what there is to compile
+            # The first reading compiles kernels.
             expected = form.read(copied(whole, Path(folder) / f"first.{name}"))
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, resource.RLIM_INFINITY))

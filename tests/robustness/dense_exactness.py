@@ -2,13 +2,13 @@
 
     python -m tests.robustness.dense_exactness [CASES [SEED]]
 
-A case is a pair (query, k); equal indices in equal order for k settle every smaller k too. The rows
-come from families that are hard for upper bounds, in sizes around the engine's blocks, as float32
-and float64, in either byte order, of ordinary and of extreme magnitude. Each call goes through a
-random entry point with random threads, working memory, instruction set and batches of queries, half
-of them with a projection onto 24 axes, half of them with rows divided among tasks, and half of the
-self-joins in small blocks that multiply each pair of rows once. The reference is the float64 score
-of every pair, sorted.
+A case is a pair of a query and k. If all k indices are correct and in the correct order, so are
+those for every smaller k. The rows come from families on which upper bounds work badly. Their
+number is close to a multiple of a block size, and their entries are float32 or float64, in either
+byte order, of ordinary or extreme magnitude. Each call uses a random entry point, number of
+threads, working memory, instruction set and batches of queries. Half of the calls use a projection
+onto 24 axes, half divide the rows among tasks, and half of the self-joins multiply each pair of
+rows once, in small blocks. The reference sorts the float64 scores of all pairs.
 """
 
 import json
@@ -27,16 +27,17 @@ from fastcos.search import cost_model
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES
 
-# measures, and their names in the reference
+# The measures, and their names in the reference.
 MEASURES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
-# around blocks of 32 to 256 rows
+# The numbers of rows are close to multiples of the blocks, which have 32 to 256 rows.
 ROWS = (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 800, 1500)
-# columns of embeddings, and around whole vectors; others are drawn up to 149
+# The numbers of columns are those of embeddings or close to whole vectors; others, up to 149, are
+# drawn.
 WIDTHS = (1, 63, 64, 384, 1000, 1536, 3072)
 NEIGHBOURS = (1, 2, 5, 10, 50, 100)
-# MiB: from one row per block to all rows in one block
+# In MiB; the smallest makes blocks of one row, and the largest one block of all rows.
 MEMORIES = (0.001, 0.01, 0.1, 1.0, 64.0)
-# powers of two by which rows are multiplied
+# Rows are multiplied by powers of two up to these exponents.
 _LARGEST_EXPONENTS = {"f": 110, "d": 400}
 ENTRY_POINTS = ("top_k", "mapped top_k", "index", "changed index", "mapped index")
 
@@ -47,11 +48,12 @@ def draw_case(rng):
     d = int(rng.choice(WIDTHS) if rng.random() < 0.25 else rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
-    # all neighbours of many rows would be most of the cases
+    # Lists of all neighbours of many rows would be the majority of the cases, so they are rare.
     complete = n <= 129 and rng.random() < 0.05
     k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))
-    if rng.random() < 0.25:  # magnitudes whose squares float64 just holds, float32 does not
+    # float64 can just hold the squares of these magnitudes, and float32 cannot
+    if rng.random() < 0.25:
         most = _LARGEST_EXPONENTS[X.dtype.char]
         scaled = np.ldexp(X, int(rng.integers(-most, most)))
         X = scaled if np.isfinite(scaled).all() else X
@@ -61,15 +63,15 @@ def draw_case(rng):
 
 
 def changed_index(rng, X, measure):
-    """Return an index after fit, add, remove and upsert, the rows' numbers and how many there are.
+    """Return a changed index, the positions of the rows of X in it, and its number of positions.
 
-    The other items were removed. They are copies of rows of X, so that one of them would take the
-    place of a neighbour if a search ignored the removal.
+    The index was fitted, extended, and changed by remove and upsert. The removed items are copies
+    of rows of X, so that one of them would displace a neighbour if a search ignored the removal.
     """
     n = len(X)
     total = n + int(rng.integers(1, n + 2))
     numbers = np.sort(rng.choice(total, n, replace=False))
-    is_late = rng.random(n) < 0.3  # rows that upsert brings in
+    is_late = rng.random(n) < 0.3  # These rows are inserted by upsert.
     rows = X[rng.integers(n, size=total)]
     rows[numbers[~is_late]] = X[~is_late]
     first, second = np.sort(rng.integers(1, total + 1, size=2))
@@ -85,7 +87,7 @@ def changed_index(rng, X, measure):
 
 
 def in_little_memory(rng, call):
-    """Return call(working_memory=...) with a random size, doubled until it suffices."""
+    """Return call(working_memory=...), with a random memory that is doubled until it suffices."""
     memory = float(rng.choice(MEMORIES))
     while True:
         try:
@@ -97,7 +99,7 @@ def in_little_memory(rng, call):
 
 
 def neighbors_by(entry_point, rng, X, k, measure, own, folder):
-    """Return the indices of the neighbours of all rows, by an entry point."""
+    """Return the indices of the neighbours of all rows, found through an entry point."""
     fastcos.set_config(isa=str(rng.choice(cpu.supported_isas())))
     options = {"k": k, "n_threads": int(rng.choice([1, 2, 3, 8]))}
     items, n, total, numbers = X, len(X), len(X), np.arange(len(X))
@@ -114,7 +116,7 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
             index, numbers, total = changed_index(rng, X, measure)
         else:
             index = fastcos.SimilarityIndex(measure).fit(items)
-        if items is X and rng.random() < 0.25:  # rows in a memory map cannot be saved
+        if items is X and rng.random() < 0.25:  # Rows in a memory map cannot be saved.
             index.save(folder / "index")
             index = fastcos.SimilarityIndex.open(folder / "index")
         search = partial(index.search, **options)
@@ -124,23 +126,23 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
         if lo < hi:
             exclude = itself[lo:hi] if own else None
             results.append(in_little_memory(rng, partial(search, X[lo:hi], exclude=exclude)))
-    # positions of the rows; -1 for padding and for removed items
+    # Map positions in the index to rows; padding and removed items become -1.
     positions = np.full(total + 1, -1)
     positions[numbers] = np.arange(n)
     return positions[np.concatenate(results)]
 
 
 def count_errors(n_cases, random_state=0):
-    """Return the number of cases, of wrong ones, and of both by family and by entry point."""
+    """Return the numbers of cases and of wrong cases: in total, by family and by entry point."""
     rng, cases, wrong = np.random.default_rng(random_state), Counter(), Counter()
     while cases["all"] < n_cases:
         n_axes = int(rng.choice([0, 24]))
         family, X, measure, k, own = draw_case(rng)
         entry_point = str(rng.choice(ENTRY_POINTS))
         truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
-        # small inputs take the ways of large ones, too
+        # With these costs, small inputs are searched in the same ways as large ones.
         costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_unpacked": 0}
-        if rng.random() < 0.5:  # and the rows are divided among tasks that share thresholds
+        if rng.random() < 0.5:  # also divide the rows among tasks that share thresholds
             costs |= {"cached_bytes": 0.0, "bytes_per_second": 1e3, "max_queries_sharing_rows": 0}
         if rng.random() < 0.5:
             per_block = int(rng.choice([1, 2, 5, 64]))

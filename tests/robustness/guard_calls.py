@@ -1,12 +1,12 @@
-"""A script: many calls of public operations in situations that break OpenMP or workqueue.
+"""A script: repeats public operations in situations in which OpenMP or workqueue fails.
 
     python -m tests.robustness.guard_calls CALLS SITUATION... [handlers]
 
-The process first runs a parallel loop of a user's own on Numba's threading layer, and every
-operation. Then each operation is called CALLS times in each situation, and its answers must have
-the bits that one thread gave, which NumPy confirms. Prints one JSON line: the calls and those that
-were wrong of each operation, what was warned of, and which signals arrived. Run by guard_matrix.py
-in processes of their own.
+The process first runs a user's parallel loop on Numba's threading layer, and each operation once.
+The process then calls each operation CALLS times in each situation. The answers must be
+bit-identical to the answer of one thread, which NumPy confirms. The script prints one JSON line:
+the number of calls and of wrong answers per operation, the warnings, and the signals that arrived.
+The script guard_matrix.py runs this script in new processes.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ import fastcos
 from fastcos import metrics, parallel
 from fastcos.linalg import operators
 
-HANG = 500  # seconds; a child that takes longer is killed, and its calls are wrong
+HANG = 500  # In seconds; a child that takes longer is killed, and all its calls count as wrong.
 ROWS = np.random.default_rng(0).random((2000, 20))
 ITEMS, LABELS = ROWS[:400].astype(np.float32), np.arange(400) % 3
 SPARSE = sp.csr_array(np.where(ROWS > 0.8, ROWS, 0.0))
 RIGHT = ROWS[:20, :8]
 signals: list[int] = []
-# a product of this size has one block, which would run in the calling thread
+# Without this setting, a product of this size would be one block, which the calling thread runs.
 operators.WORK_PER_BLOCK = 1 << 14
 
 
@@ -94,7 +94,7 @@ def bits(operation: str, n_threads: int) -> str:
 
 
 def confirm_one_thread() -> None:
-    """Hold what one thread answers, the measure of all other answers, against NumPy."""
+    """Confirm by NumPy the answers of one thread, with which all other answers are compared."""
     np.testing.assert_allclose(kernel(1)[0], (ROWS * ROWS).sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(matmul(1)[0], SPARSE.toarray() @ RIGHT, rtol=1e-12)
     values = np.linalg.svd(SPARSE.toarray(), compute_uv=False)[:3]
@@ -111,7 +111,7 @@ def confirm_one_thread() -> None:
 
 
 def blocks_of(operation: str) -> int:
-    """Blocks of the longest run of an operation: with one it would not reach the pool."""
+    """Return the number of blocks in the longest run of an operation; one block avoids the pool."""
     results, run = [], parallel.run
     parallel.run = lambda of, cuts, *rest, **more: (  # type: ignore[assignment]
         results.append(len(cuts) - 1), run(of, cuts, *rest, **more),
@@ -127,7 +127,7 @@ def blocks_of(operation: str) -> int:
 
 
 def wrong(calls: int, expected: dict[str, str]) -> dict[str, int]:
-    """How many of so many calls of each operation are wrong, all operations in turn."""
+    """Call every operation in turn, this many times; return how many answers of each are wrong."""
     results = dict.fromkeys(expected, 0)
     for _ in range(calls):
         for operation, answer in expected.items():
@@ -148,7 +148,7 @@ def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict
     for caller in callers:
         caller.start()
     while threading.current_thread() is threading.main_thread() and callers[0].is_alive():
-        total_of_user(ROWS)  # one thread at a time, as the workqueue layer demands
+        total_of_user(ROWS)  # The workqueue layer demands one thread at a time.
     for caller in callers:
         caller.join()
     lost = dict.fromkeys(expected, (n_threads - len(counts)) * calls)
@@ -156,7 +156,7 @@ def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict
 
 
 def in_child(calls: int, expected: dict[str, str], generations: int = 1) -> dict[str, int]:
-    """The child's answers, or the grandchild's; all calls are wrong when it dies."""
+    """Return the results of a child or grandchild; if it dies, all its calls count as wrong."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -188,7 +188,7 @@ def in_dask_workers(calls: int, expected: dict[str, str]) -> dict[str, int]:
     import dask
     from distributed import Client, LocalCluster
 
-    # a worker that dies is an error at once, not a second chance
+    # If a worker dies, Dask must raise an error at once, and not try again.
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     with (
         LocalCluster(n_workers=2, threads_per_worker=4, dashboard_address=None) as cluster,
@@ -209,14 +209,14 @@ SITUATIONS: dict[str, Callable[[int, dict[str, str]], dict[str, int]]] = {
 
 
 def install_handlers(words: list[str]) -> None:
-    """Handlers that only note the signal, as servers have them: Numba's guards then lie."""
+    """Install handlers that only note the signal, as servers do; they mislead Numba's guards."""
     if "handlers" in words:
         for number in (signal.SIGTERM, signal.SIGABRT):
             signal.signal(number, lambda number, frame: signals.append(int(number)))
 
 
 def warmed() -> dict[str, str]:
-    """What every operation must answer, after all have run here on a user's layer and ours."""
+    """Run every operation here, on the user's layer and on ours; return the expected answers."""
     np.testing.assert_allclose(total_of_user(ROWS), ROWS.sum())
     assert numba.threading_layer() == os.environ.get("NUMBA_THREADING_LAYER", "omp")
     confirm_one_thread()

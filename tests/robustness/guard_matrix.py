@@ -1,13 +1,14 @@
-"""A script: every situation that breaks OpenMP or workqueue, on either layer and either driver.
+"""A script: tries every situation in which OpenMP or workqueue fails, with each layer and driver.
 
     pip install gunicorn dask distributed
     python -m tests.robustness.guard_matrix [--calls 200] [--backend pool] [--layer omp]
         [--situation fork]
 
-Runs tests/robustness/guard_calls.py, or gunicorn with it, in processes of their own, without
-handlers of SIGTERM and SIGABRT and with both. A cell is a layer, a driver, a situation, handlers
-or none, and an operation, and at least CALLS calls of it. Prints one JSON line per process and a
-summary. Exit 1 if anything was wrong, crashed, hung or got a signal.
+The script runs tests/robustness/guard_calls.py, or gunicorn with it, in new processes, once with
+and once without handlers of SIGTERM and SIGABRT. Each cell of the matrix is a combination of layer,
+driver, situation, handlers (or none) and operation, with at least CALLS calls. The script prints
+one JSON line per process, and a summary. It exits with status 1 if any call was wrong, crashed,
+hung or received a signal.
 """
 
 import argparse
@@ -31,7 +32,7 @@ OPERATIONS = "kernel", "top_k", "matmul", "svd", "metrics"
 BACKENDS, LAYERS = ("pool", "prange"), ("omp", "workqueue")
 HANG = 900
 
-# gunicorn brings handlers of its own
+# gunicorn installs its own handlers.
 APPLICATION = """
 import json
 from tests.robustness import guard_calls
@@ -51,7 +52,7 @@ def environment(backend: str, layer: str) -> dict[str, str]:
 
 
 def cells(backend: str, layer: str, situation: str, handlers: bool, calls: int) -> dict[str, Any]:
-    """What guard_calls.py found, or `fault`: how the process ended."""
+    """Return the findings of guard_calls.py, or how the process ended, as `fault`."""
     if situation == "gunicorn":
         with tempfile.TemporaryDirectory() as folder:
             requests = -(-calls // 5)
@@ -75,7 +76,7 @@ def cells(backend: str, layer: str, situation: str, handlers: bool, calls: int) 
 
 
 def fault(answer: dict[str, Any], backend: str, layer: str) -> str:
-    """What is not as it should be, or nothing."""
+    """Return a description of what is wrong, or an empty string."""
     if "fault" in answer:
         return str(answer["fault"])
     if any(answer["wrong"].values()) or set(answer["wrong"]) != set(OPERATIONS):

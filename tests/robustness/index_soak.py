@@ -1,11 +1,12 @@
-"""A script: random changes of an index, while threads search it and processes serve what is saved.
+"""A script: changes an index at random while threads search it and processes serve its files.
 
     python -m tests.robustness.index_soak [--changes 10000] [--threads 8] [--processes 2]
 
-Before every change, a new index of the rows that will be left says what searches must find: the
-same bits. A thread's answer must be that of a state between the start and the end of its search; a
-process, which refreshes before each search, must answer as one of the saved states. Prints one JSON
-line: changes, searches, and how many were wrong. Exit 1 if anything was wrong.
+Before every change, the script builds a new index of the rows that will remain; afterwards,
+searches must return bit-identical results. The answer of a thread must be that of a state between
+the start and the end of its search. A process refreshes its index before each search, and must
+answer like one of the saved states. The script prints one JSON line: the numbers of changes,
+searches and wrong answers. It exits with status 1 if an answer was wrong.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from fastcos.search.index import SimilarityIndex
 
 WIDTH, K = 20, 7
 RANDOM = np.random.default_rng(0)
-# small integers: many scores tie, and positions decide
+# With small integers, many scores tie, so positions decide.
 QUERIES = RANDOM.integers(-2, 3, (6, WIDTH)).astype(np.float32)
 READER = """
 import sys
@@ -40,13 +41,13 @@ while sys.stdin.readline():
 
 
 def answer(index: SimilarityIndex) -> str:
-    """Checksum of the ids and scores that an index finds."""
+    """Return a checksum of the ids and scores that an index finds."""
     result = index.search(QUERIES, K)
     return hashlib.sha256(result.ids.tobytes() + result.scores.tobytes()).hexdigest()
 
 
 class Soak:
-    """An index, the rows that it must hold in the order of positions, and what it must answer."""
+    """An index, its rows in the order of positions, and the answers that it must give."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self.random, self.path = np.random.default_rng(seed), path
@@ -64,7 +65,7 @@ class Soak:
         return rows
 
     def change(self) -> None:
-        """Announce what the next state answers, then change the index."""
+        """Record the answer of the next state, and then change the index."""
         kind, size = self.random.integers(3), int(self.random.choice([1, 5, 60]))
         ids = np.arange(self.next_id, self.next_id + size)
         live = np.array(list(self.rows))
@@ -97,11 +98,11 @@ class Soak:
         self.expected[self.version + 1] = answer(fresh)
 
     def read(self, stop: threading.Event, lock: threading.Lock) -> None:
-        """Search until the end; every answer is that of a state during the search."""
-        while not stop.wait(0.01):  # leaves the interpreter to the writer
+        """Search until the end; every answer must be that of a state during the search."""
+        while not stop.wait(0.01):  # the writer can use the interpreter meanwhile
             first = self.version
             result = answer(self.index)
-            # a change may be done before its number is
+            # A change may be complete before `version` is increased.
             states = range(first, self.version + 2)
             is_right = result in {self.expected.get(state) for state in states}
             with lock:
@@ -110,7 +111,7 @@ class Soak:
 
 
 def soak(n_changes: int, n_threads: int, n_processes: int, seed: int = 0) -> dict[str, int]:
-    """Change, search and serve; return counts."""
+    """Change, search and serve an index; return the counts."""
     with tempfile.TemporaryDirectory() as folder:
         it = Soak(Path(folder) / "index", seed)
         stop, lock = threading.Event(), threading.Lock()

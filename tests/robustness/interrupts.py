@@ -1,10 +1,11 @@
-"""A script: Ctrl-C at random moments of public operations; how long until it is answered.
+"""A script: sends Ctrl-C (SIGINT) at random moments of public operations, and times the response.
 
     python -m tests.robustness.interrupts [--repeats 10] [--rows 20000] [operation ...]
 
-The operations are those of memory_limits.py, called again and again until SIGINT comes. Prints per
-operation the longest time until KeyboardInterrupt was raised, in seconds, and how many threads and
-files it left beyond those of the pool. Exit 1 if a time is above 0.5 or something was left.
+The operations are those of memory_limits.py; the script repeats each of them until it sends SIGINT.
+Per operation, the script prints the longest time until KeyboardInterrupt was raised (in seconds),
+and how many threads and files remained, except the threads of the pool. It exits with status 1 if a
+time exceeds 0.5 s, or if a thread or file remained.
 """
 
 import argparse
@@ -27,7 +28,7 @@ LONGEST = 0.5
 
 
 def answered(name: str, inputs: tuple[Any, ...], delay: float) -> float:
-    """Seconds from a SIGINT that is sent after `delay` until the call raises."""
+    """Return the seconds from a SIGINT, which is sent after `delay`, until the call raises."""
     sent: list[float] = []
 
     def send() -> None:
@@ -48,7 +49,7 @@ def answered(name: str, inputs: tuple[Any, ...], delay: float) -> float:
 def worst(name: str, n: int, repeats: int, chance: random.Random) -> dict[str, Any]:
     make, call = OPERATIONS[name]
     inputs = make(n)
-    call(*inputs)  # compiled, and the pool is there
+    call(*inputs)  # compiles the kernels, and starts the pool
     before, longest = threading.active_count(), 0.0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder

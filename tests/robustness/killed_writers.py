@@ -1,16 +1,18 @@
-"""A script: kill -9 a process that saves, again and again, and read what it leaves.
+"""A script: repeatedly kills a process while it saves (kill -9), and reads what remains.
 
     python -m tests.robustness.killed_writers KILLS KIND...
 
-A child saves two versions in turn to one place; after every kill the place must hold one of them,
-whole. Prints per kind how many kills left the first version, the second one, and temporary files
-(which the next writer may find, and a reader never sees).
+A child alternately saves two versions to one place. After every kill, the place must contain one of
+the two, and completely. Per kind, the script prints how many kills left the first version, the
+second version, and temporary files. (The next writer may find temporary files, but no reader sees
+them.)
 
-Of a long kind, a child makes one version and is killed within a dozen writings to the disk, of 26
-(neighbors) in all, until one ends: only what was kept can bring it there. Then the
-other version follows. After every kill every file must be of the version before or of the new one;
-in the end all of the new one, without a byte of difference to one that was never killed. Prints
-kills, runs that ended, and the kills that left a checkpoint.
+The long kinds have checkpoints. A child that makes one version writes to the disk 26 times
+(neighbors), and is killed within a dozen writes. The script starts children until one completes the
+version, which is only possible because each one continues from a checkpoint. The other version
+follows. After every kill, every file must belong to the previous or to the new version. In the end,
+all files must equal those of a process that was never killed, byte by byte. The script prints the
+numbers of kills, of complete runs, and of kills that left a checkpoint.
 """
 
 import contextlib
@@ -43,7 +45,7 @@ LONG_ROWS = RANDOM.standard_normal((6100, 8)).astype(np.float32)
 
 
 class Kind(NamedTuple):
-    """Both versions, how one is saved and how it is read as bytes."""
+    """Two versions, how a version is saved, and how it is read as bytes."""
 
     versions: tuple[Any, Any]
     save: Callable[[Any, Path], Any]
@@ -65,7 +67,7 @@ def read_audit(path: Path) -> bytes:
 
 
 def saved(path: Path, rows: np.ndarray) -> str:
-    """Save rows whole: a writer that was killed here would fail, not the one that is tested."""
+    """Save rows completely, so that a killed writer does not already fail here."""
     if not path.exists():
         part = path.with_suffix(".part.npy")
         np.save(part, rows)
@@ -87,7 +89,7 @@ def call(*words: str) -> None:
 
 
 def read_files(folder: Path) -> bytes:
-    """Checksums of all files that a reader sees, in the order of names."""
+    """Return the checksums of all files that a reader sees, by name."""
     files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     return b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)
 
@@ -146,7 +148,7 @@ def resumed(kind: Kind, folder: Path, kills: int, chance: random.Random) -> list
     for version in kind.versions:
         kind.save(version, place)
         known.append(kind.read(place))
-    checkpoint.WORK_PER_THREAD = 1  # now blocks are as short as they can be, and all are kept
+    checkpoint.WORK_PER_THREAD = 1  # Blocks are now as short as possible, and all of them are kept.
     counts, now = [0, 0, 0], 0
     while counts[0] < kills or not counts[1]:
         ended = killed_or_ended(functools.partial(kind.save, kind.versions[now], place), chance)
@@ -165,9 +167,9 @@ def resumed(kind: Kind, folder: Path, kills: int, chance: random.Random) -> list
 
 
 def killed_or_ended(work: Callable[[], Any], chance: random.Random) -> bool:
-    """Whether work ended in a child that is killed after a few writings to the disk.
+    """Return whether the work is done in a child that is killed after a few writes to the disk.
 
-    Not after a time: slow machines get as far as others.
+    Counting writes instead of time lets slow machines get as far as fast ones.
     """
     reading, writing = os.pipe()
     child = os.fork()

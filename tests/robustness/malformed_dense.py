@@ -1,9 +1,10 @@
-"""A script: hand odd dense arrays to the search and compare what passes with NumPy.
+"""A script: passes odd dense arrays to the search, and compares accepted ones with NumPy.
 
     python -m tests.robustness.malformed_dense SEED CASES
 
-Every case must end in the right scores or in a ValueError or TypeError that begins with the name
-of the argument, and leave its input as it was. Prints how many cases were refused and accepted.
+Every case must return correct scores, or raise a ValueError or TypeError that begins with the name
+of the argument. The input must not change. The script prints how many cases were refused and
+accepted.
 """
 
 import faulthandler
@@ -16,7 +17,7 @@ import numpy as np
 from fastcos import top_k
 
 faulthandler.enable()
-warnings.simplefilter("ignore")  # of zero rows, and of NumPy's conversions
+warnings.simplefilter("ignore")  # about zero rows and NumPy's conversions
 VALUES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e-300, 1e-30, 1e30, 1e300, -1.0)
 TYPES = ("f2", "f4", "f8", ">f4", ">f8", "g", "i1", "i8", "u8", "?", "c8", "U3", "O", "M8[s]")
 
@@ -56,7 +57,7 @@ BREAKERS = (odd_values, another_type, another_shape, another_layout)
 
 
 def answer(Q: Any, B: Any, k: int) -> Any:
-    """What top_k returns, or says."""
+    """Return what top_k returns, or its error message."""
     try:
         return top_k(Q, B, k)
     except (ValueError, TypeError) as error:
@@ -64,7 +65,7 @@ def answer(Q: Any, B: Any, k: int) -> Any:
 
 
 def expected_scores(Q: Any, B: Any, k: int) -> Any:
-    """The k largest cosines of every row, or None for what is no rows of finite numbers."""
+    """Return the k largest cosines of each row, or None if the rows are not finite numbers."""
     Q, B = (np.asarray(X, np.float64) for X in (Q, B))
     if not (np.isfinite(Q).all() and np.isfinite(B).all()):
         return None

@@ -1,11 +1,11 @@
-"""A script: break sparse matrices at random and hand them to the gate.
+"""A script: breaks sparse matrices at random, and passes them to `as_interactions`.
 
     python malformed_sparse.py SEED CASES FORMAT...
 
-Every case must end in the right matrix (plain loops know which) or in a ValueError or TypeError
-that names the argument, and leave its input as it was. A crash ends this process, which is why it
-is one of its own; the case that is tried is on stderr. Prints how many cases were refused and
-accepted.
+Every case must return the correct matrix (according to plain loops), or raise a ValueError or
+TypeError that names the argument. The input must not change. The script is a separate process
+because a crash would end it; stderr shows the current case. The script prints how many cases were
+refused and accepted.
 """
 
 import faulthandler
@@ -20,11 +20,11 @@ import scipy.sparse as sp
 from fastcos.linalg.csr import as_interactions
 
 faulthandler.enable()
-warnings.simplefilter("ignore")  # of SciPy, about diagonals
+warnings.simplefilter("ignore")  # about SciPy's diagonals
 BAD_INDICES = (-1, -7, -(2**31), 2**30, 2**31 - 1)
 
 
-# what a matrix means, by plain loops; None where its arrays are no matrix
+# The meaning of a matrix, by plain loops; it is None if the arrays are not a matrix.
 
 
 def meaning(X):
@@ -253,7 +253,7 @@ def drawn(rng, form):
 
 
 def fields_of(X):
-    """Every array of X, by name, as bytes."""
+    """Return every array of X, by name, as text."""
     names = ("indptr", "indices", "data", "coords", "offsets", "rows", "_dict")
     return {n: repr(np.asarray(getattr(X, n), object).tolist()) for n in names if hasattr(X, n)}
 
@@ -275,7 +275,7 @@ def try_case(rng, form):
     else:
         assert refusal.startswith("X"), refusal
         assert " must " in refusal, refusal
-        # sums may be too large for float32 although they are not for float64
+        # A sum may be too large for float32 although it fits into float64.
         excused = "hold integers" in refusal or "be finite" in refusal
         assert truth is None or excused, (refusal, before)
     assert fields_of(X) == before, "the input has changed"

@@ -1,11 +1,11 @@
-"""A script: public operations at three sizes under a hard limit of address space.
+"""A script: runs public operations at three sizes under a hard limit of address space.
 
     python -m tests.robustness.memory_limits [operation ...]
 
-Each call may take, beside what the process holds already: four times its inputs, its outputs,
-working_memory (16 MiB here) and 64 MiB. A matrix of all pairs would need 0.1, 0.4 and 1.6 GB more
-than that. Prints the sizes that fitted, a JSON line per operation. Exit 1 if one did not fit. Linux
-only.
+In addition to what the process already holds, each call may take four times the size of its inputs,
+the size of its outputs, working_memory (16 MiB here), and 64 MiB. A matrix of all pairs would
+exceed this limit by 0.1, 0.4 and 1.6 GB. Per operation, the script prints a JSON line with the
+sizes that fitted. It exits with status 1 if a size did not fit. It only runs on Linux.
 """
 
 import json
@@ -57,7 +57,7 @@ def relevant(n: int) -> Any:
 
 
 def table(n: int) -> Any:
-    """A file of 12 n lines, and its bytes, which are what it may take."""
+    """Return a file of 12 n lines, and its bytes, whose size counts as that of the input."""
     path = Path(FOLDER.name) / f"{n}.csv"
     X = sparse(n).tocoo()
     np.savetxt(path, np.column_stack(X.coords), "%d", ",", header="user,item", comments="")
@@ -69,7 +69,7 @@ def ingested(path: Path, content: bytes) -> Any:
         return fastcos.io.ingest_interactions(path, Path(folder) / "shards").shape
 
 
-# inputs of a size, and the call
+# Each entry makes inputs of a size, and calls the operation.
 OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]]] = {
     "top_k": (lambda n: (rows(n),), lambda X: fastcos.top_k(X, k=10)),
     "top_k, euclidean": (
@@ -231,7 +231,7 @@ OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]
 
 
 def size_of(value: Any) -> int:
-    """Bytes of the arrays in a value."""
+    """Return the number of bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, bytes):
@@ -248,7 +248,7 @@ def held() -> int:
 
 
 def fits(name: str, n: int) -> bool:
-    """Whether a call ends under the limit; a tenth of it shows the size of its outputs."""
+    """Return whether a call ends under the limit; a tenth of the input tells the output size."""
     make, call = OPERATIONS[name]
     outputs = size_of(call(*make(n // 10))) * 10
     inputs = make(n)

@@ -1,15 +1,16 @@
-"""A script: change the source in one place at a time and see whether a test fails.
+"""A script: changes the source in one place at a time, and checks whether a test fails.
 
     python -m tests.robustness.mutants validation                    all checks of arguments
     python -m tests.robustness.mutants metrics rescalings --share 0.2  every fifth mutant of these
     NUMBA_DISABLE_JIT=1 python -m tests.robustness.mutants top_k     kernels, as plain Python
     python -m tests.robustness.mutants metrics --killed FILE         in pieces: FILE lists the done
 
-A comparison, an operator, a number, a flag, a condition, a returned value or a statement changes.
-Tests are collected and run once, noting which of them call which function; then every mutant is put
-into a forked copy of this process, and the tests that call its function run there, fastest first.
-Prints the share that was killed and lists the survivors, some of which change nothing that anyone
-could see. Strings are left as they are: the messages of errors have tests of their own.
+A mutant is a copy of the source with one changed comparison, operator, number, flag, condition,
+returned value or statement. The script collects the tests and runs them once, to note which tests
+call which function. Then it puts each mutant into a forked copy of this process, and runs the tests
+that call the changed function there, fastest first. The script prints the share of killed mutants
+(those for which a test failed), and lists the surviving mutants, some of which have no visible
+effect. Strings are not changed, because error messages have their own tests.
 """
 
 import argparse
@@ -33,12 +34,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def modules(package: str) -> str:
-    """The names of the modules of a package of fastcos."""
+    """Return the names of the modules of a package of fastcos."""
     paths = sorted((ROOT / "fastcos" / package).glob("*.py"))
     return " ".join(f"fastcos.{package}.{p.stem}" for p in paths if p.stem != "__init__")
 
 
-# modules, and the files or folders of tests that must detect their mutants
+# The modules, and the files or folders of tests that must detect their mutants.
 TARGETS = {
     "validation": (
         "fastcos.validation fastcos.linalg.csr fastcos.metrics.labelled",
@@ -49,7 +50,8 @@ TARGETS = {
         "metrics comparison auditing/test_label_test.py auditing/test_label_recovery.py "
         "auditing/test_alignment.py",
     ),
-    # not io/test_same_table.py: Polars waits forever in a forked copy of its process
+    # io/test_same_table.py is omitted, because Polars waits forever in a forked copy of its
+    # process.
     "readers": (
         modules("io"),
         "io/test_columns.py io/test_fitted_models.py io/test_ingest.py io/test_interactions.py "
@@ -78,7 +80,7 @@ SWAPPED: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
 
 
 class Mutant(NamedTuple):
-    """One change: in which function of which module, where and what it is."""
+    """A change: its module and function, its place, and what changes."""
 
     module: str
     function: str
@@ -92,7 +94,7 @@ class Mutant(NamedTuple):
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
-    """What a node may become, with a word about it; None: `pass`."""
+    """Yield what may replace a node, with a short description; None stands for `pass`."""
     if isinstance(node, ast.Compare):
         for at, operator in enumerate(node.ops):
             for other in SWAPPED.get(type(operator), ()):
@@ -132,7 +134,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
 
 
 def mutants(name: str) -> Iterator[Mutant]:
-    """Every mutant of the functions of a module."""
+    """Yield every mutant of the functions of a module."""
     module = importlib.import_module(name)
     tree = ast.parse(inspect.getsource(module))
     for owner, function in functions(tree, ""):
@@ -148,7 +150,7 @@ def mutants(name: str) -> Iterator[Mutant]:
 
 
 def functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Functions at the top of a module or a class; those inside others belong to them."""
+    """Yield the functions of a module and its classes, which include the inner functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef):
             yield prefix + child.name, child
@@ -157,7 +159,7 @@ def functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def places(node: Any, parent: Any) -> Iterator[tuple[Any, str, int, Any]]:
-    """Where statements and expressions stand: parent, field and place in it; no annotations."""
+    """Yield the parent, field and index of every statement and expression except annotations."""
     for field, value in list(ast.iter_fields(parent)):
         if field in ("annotation", "returns", "decorator_list", "args") and isinstance(
             parent, (ast.FunctionDef, ast.AnnAssign)
@@ -186,7 +188,7 @@ def put(parent: Any, field: str, at: int, node: ast.AST) -> None:
 
 
 def code_of(tree: ast.Module, module: ModuleType, name: str) -> CodeType:
-    """The compiled function of a mutant."""
+    """Return the compiled function of a mutant."""
     assert module.__file__ is not None
     pending = [compile(ast.fix_missing_locations(tree), module.__file__, "exec")]
     while pending:
@@ -198,7 +200,7 @@ def code_of(tree: ast.Module, module: ModuleType, name: str) -> CodeType:
 
 
 def live(module: ModuleType, name: str) -> FunctionType:
-    """The function itself, below properties, class methods and decorators."""
+    """Return the plain function inside properties, class methods and decorators."""
     member: Any = module
     for part in name.split("."):
         member = inspect.getattr_static(member, part)
@@ -213,7 +215,7 @@ def live(module: ModuleType, name: str) -> FunctionType:
 
 
 def apply(mutant: Mutant, function: FunctionType) -> None:
-    """Give the function, wherever it is known, its new code, and make the module's values anew."""
+    """Give the function its new code, and compute the values of the module again."""
     module = sys.modules[mutant.module]
     code = code_of(mutant.tree, module, mutant.function)
     function.__code__ = code.replace(co_freevars=function.__code__.co_freevars)
@@ -222,7 +224,7 @@ def apply(mutant: Mutant, function: FunctionType) -> None:
 
 
 class Plugin:
-    """Runs the collected tests once, then some of them for every mutant."""
+    """Runs the collected tests once, and then some of them for every mutant."""
 
     def __init__(
         self,
@@ -248,9 +250,9 @@ class Plugin:
         }
         for done, mutant in enumerate(self.wanted):
             code = self.live_of[mutant.module, mutant.function].__code__
-            # what no test calls may run on import
+            # A function that no test calls may run during the import.
             reached = self.tests_of[code] or set(self.seconds)
-            # tests of the module's own files stand first in the list of files
+            # The tests of the module's own files come first in the list of files.
             names = sorted(
                 reached, key=lambda name: (order[name.split("::")[0]], self.seconds[name])
             )
@@ -265,7 +267,7 @@ class Plugin:
         return True
 
     def note(self, item: pytest.Item) -> None:
-        """Run a test and note which functions it calls, and how long it takes."""
+        """Run a test, and note which functions it calls and how long it takes."""
         tests_of, name = self.tests_of, item.nodeid
 
         def profile(frame: Any, event: str, _: Any) -> None:
@@ -281,17 +283,17 @@ class Plugin:
         self.seconds[name] = time.process_time() - started
 
     def is_killed(self, mutant: Mutant, session: pytest.Session, items: list[Any]) -> bool:
-        """Whether a test fails, ends the process or runs for too long."""
+        """Return whether a test fails, ends the process or takes too long."""
         child = os.fork()
         if child == 0:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             usual = sum(self.seconds[item.nodeid] for item in items)
             signal.setitimer(signal.ITIMER_PROF, LEAST_TIME + TIMES * usual)
-            signal.alarm(LONGEST_WAIT)  # a deadlock uses no processor time
+            signal.alarm(LONGEST_WAIT)  # A deadlock uses no processor time.
             try:
                 apply(mutant, self.live_of[mutant.module, mutant.function])
             except Exception:
-                os._exit(1)  # the mutant cannot even be imported
+                os._exit(1)  # this mutant cannot even be imported
             for item in items:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 if session.testsfailed:
@@ -301,7 +303,7 @@ class Plugin:
 
 
 def run(name: str, share: float, killed_before: Path | None) -> None:
-    """Mutate the modules of a target, and print what survives."""
+    """Mutate the modules of a target, and print the surviving mutants."""
     modules, tests = (words.split() for words in TARGETS[name])
     every = [mutant for module in modules for mutant in mutants(module)]
     step = 1 / share
@@ -340,19 +342,20 @@ def source_lines(module: str) -> list[str]:
 
 
 def key(mutant: Mutant) -> str:
-    """What names a mutant when lines move: its function, its change and its line's text."""
+    """Return a name that does not depend on line numbers: function, change, and the line's text."""
     text = source_lines(mutant.module)[mutant.line - 1].strip()
     return f"{mutant.module}.{mutant.function}: {mutant.change}: {text}"
 
 
 def place(mutant: Mutant) -> str:
-    """What names a mutant of this very source, beside others of the same line."""
+    """Return a name of a mutant in this version of the source, distinct from others of its line."""
     return f"{mutant.line}.{mutant.column} {key(mutant)}"
 
 
 if __name__ == "__main__":
     os.environ.setdefault("FASTCOS_N_THREADS", "1")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with OpenMP's team hangs
+    # Forking a process that has OpenMP threads would hang.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", nargs="+", choices=TARGETS)
     parser.add_argument("--share", type=float, default=1.0, help="of the mutants, evenly spread")

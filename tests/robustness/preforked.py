@@ -1,4 +1,4 @@
-"""Start gunicorn with an application loaded before the forks, and send requests."""
+"""Start gunicorn with an application that is loaded before the forks, and send requests."""
 
 import json
 import os
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def answers(application: str, folder: Path, requests: int, **environment: str) -> list[Any]:
-    """What 2 workers of 4 threads answer to 8 clients; a lost answer is an error."""
+    """Return the answers of 2 workers with 4 threads to 8 clients; a lost answer is an error."""
     (folder / "application.py").write_text(application)
     address = f"127.0.0.1:{20000 + os.getpid() % 20000}"
     path = os.pathsep.join([str(folder), str(ROOT), *sys.path])
@@ -42,4 +42,4 @@ def answers(application: str, folder: Path, requests: int, **environment: str) -
             return list(clients.map(send, range(requests)))
     finally:
         server.terminate()
-        server.communicate(timeout=90)  # gunicorn itself waits 30 s for its workers
+        server.communicate(timeout=90)  # gunicorn waits 30 s for its workers

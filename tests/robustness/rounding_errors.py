@@ -1,16 +1,18 @@
-"""A script: the largest rounding errors of the numeric operations, against mpmath.
+"""A script: measures the largest rounding errors of numeric operations, compared with mpmath.
 
     python -m tests.robustness.rounding_errors [--repeats 20]
 
-Every operation meets ordinary rows and rows that hurt: cancelling sums, near-duplicates, magnitudes
-over many decades, subnormal, tiny and huge values; SVDs meet ill-conditioned and repeated singular
-values. Prints a Markdown table: the largest error in units of last place (ULP) at a size that the
-row names, and the bound that it must keep. Exit 1 if a bound is passed.
+Every operation gets ordinary rows and difficult rows: cancelling sums, near-duplicates, magnitudes
+over many decades, and subnormal, tiny and huge values. SVDs get ill-conditioned and repeated
+singular values. The script prints a Markdown table with the largest error, in units of last place
+(ULP) of the size that the row names, and the allowed bound. It exits with status 1 if an error
+exceeds its bound.
 
-Sizes: "terms" is the sum of the sizes of the added products, by which rounding is measured where
-they cancel; "result" is the exact result; "1" is one; "s[0]² / s" measures singular values that
-come from a Gram matrix; "condition" is how much larger what is subtracted, inverted or divided by
-is than what is left of it, as the formulas in rounding_formulas.py and rounding_metrics.py say.
+The sizes are the following. "terms" is the sum of the absolute values of the added products, for
+sums that may cancel. "result" is the exact result, and "1" is one. "s[0]² / s" is for singular
+values from a Gram matrix. "condition" is the ratio of a number before a subtraction, an inversion
+or a division to the number after it; the formulas are in rounding_formulas.py and
+rounding_metrics.py.
 """
 
 import argparse
@@ -43,11 +45,11 @@ from tests.robustness.rounding_truth import (
     ulps,
 )
 
-# what is measured: operations on (Q, B) give found, truth, size, their dtype, the unit and a bound
+# Each operation takes (Q, B), and returns result, truth, size, data type, unit and bound.
 
 
 def scores(measure: str, Q: Any, B: Any) -> Any:
-    """The float32 scores of top_k, of all pairs."""
+    """Return the float32 scores that top_k returns for all pairs."""
     neighbors = fastcos.top_k(Q, B, B.shape[0], measure=measure)
     result = np.full((Q.shape[0], B.shape[0]), np.nan)
     np.put_along_axis(result, neighbors.indices, neighbors.scores, axis=1)
@@ -61,7 +63,7 @@ def dot_raw_scores(Q: Any, B: Any) -> Any:
 
 def dot_scores(Q: Any, B: Any) -> Any:
     truth = pairwise(dot, Q, B)
-    # scores of cancelling sums are compared before they are rounded to float32
+    # If a sum cancels, float64 scores are compared before they are rounded to float32.
     size = np.maximum(np.abs(truth), pairwise(terms, Q, B) * mpmath.mpf(2) ** -20)
     return scores("dot", Q, B), truth, size, np.float32, "result", 1
 
@@ -158,11 +160,11 @@ def spectra() -> Iterator[tuple[str, Any]]:
 
 
 def singular_errors(X: Any) -> tuple[float, float, float]:
-    """Of the values, beyond the certificates, and of the orthogonality of U and V, in ULP."""
+    """Return the errors in ULP of the values, beyond the certificates, and of orthogonality."""
     values = mpmath.svd_r(mpmath.matrix(X.tolist()), compute_uv=False)
     truth = np.array(sorted(values, reverse=True), object)
     svd = fastcos.randomized_svd(X, X.shape[1])
-    # values below the resolution of a Gram matrix are returned as 0
+    # Values below the resolution of a Gram matrix are returned as 0.
     clear = truth > 1e-7 * truth[0]
     assert not svd.s[~clear].any(), "a value below 1e-7 of the first must be 0"
     s, sizes = exact(svd.s[clear]), truth[0] ** 2 / truth[clear]
@@ -178,7 +180,7 @@ def singular_errors(X: Any) -> tuple[float, float, float]:
 
 
 def svd_lines(repeats: int) -> Iterator[Line]:
-    """Full SVDs of 20 x 8 matrices, which go through the Gram matrix in float64."""
+    """Measure full SVDs of 20 x 8 matrices, which use the Gram matrix in float64."""
     units = ("s[0]² / s", "s[0]² / s", "(s[0] / s)²")
     names = ("singular values", "singular values, beyond residuals", "orthogonality of U and V")
     lines = []
@@ -208,7 +210,7 @@ def pairs(repeats: int) -> Iterator[tuple[str, Any, Any]]:
 
 
 def rescaled_cosine(x: Any, y: Any, squares: Any) -> Any:
-    """Cosine of exact x and y where the squares of D^-1 are given."""
+    """Return the cosine of exact x and y, given the squares of the entries of D^-1."""
     weighted = [w * a for w, a in zip(squares, x, strict=True)]
     size = mpmath.sqrt(
         mpmath.fdot(weighted, x) * mpmath.fdot([w * b for w, b in zip(squares, y, strict=True)], y)
@@ -217,7 +219,7 @@ def rescaled_cosine(x: Any, y: Any, squares: Any) -> Any:
 
 
 def interval_lines(repeats: int) -> Iterator[Line]:
-    """Ends of cosine_interval: what their rescalings attain, and the corners of the box."""
+    """Compare the ends of cosine_interval with what their rescalings attain, and corners."""
     worst: dict[tuple[str, str, float], float] = {}
 
     def note(operation: str, values: str, bound: float, result: Any, truth: Any) -> None:
@@ -240,7 +242,7 @@ def interval_lines(repeats: int) -> Iterator[Line]:
                 rescaled_cosine(a, b, corner)
                 for corner in itertools.product((1, mpmath.mpf(condition) ** 2), repeat=len(a))
             ]
-            # ends of the sign of their side are at corners
+            # A positive upper end, or a negative lower end, is attained at a corner of the box.
             if max(corners) > 0:
                 note("cosine_interval, corners", values, 16, interval.high, max(corners))
             if min(corners) < 0:
@@ -256,7 +258,7 @@ def interval_lines(repeats: int) -> Iterator[Line]:
 
 
 def report(lines: list[Line]) -> int:
-    """Print the worst case of every operation and type; how many lines pass their bound."""
+    """Print the worst case of every operation and type; return how many exceed their bound."""
     of_types = "float32 rows: ULP | values | float64 rows or lists: ULP | values"
     print(f"| operation | {of_types} | size | bound |\n|---|---|---|---|---|---|---|")
     worst: dict[tuple[str, str, float], dict[str, str]] = {}
@@ -277,6 +279,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20)
     repeats = parser.parse_args().repeats
-    warnings.simplefilter("ignore")  # of zero rows, and of products below the range
+    warnings.simplefilter("ignore")  # about zero rows and products below the range
     lines = [*sorted(dense_lines(repeats)), *svd_lines(repeats), *interval_lines(repeats)]
     sys.exit(report([*lines, *measure_lines(repeats), *metric_lines(repeats)]) > 0)

@@ -1,4 +1,4 @@
-"""Every measure as an exact formula, with the size that its rounding is relative to."""
+"""Every measure as an exact formula, with the size to which its rounding error is relative."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +9,11 @@ from tests.robustness.rounding_truth import cosine, distance, dot, terms
 
 ITEMS, DEPTH, NEAREST = 16, 6, 3
 EPS = mpmath.mpf(2) ** -52
-NOTHING = mpmath.inf  # the size where a score is not defined, or documented to be another
+# This size means that the score is undefined, or documented to be another one.
+NOTHING = mpmath.inf
 
 Rows = list[list[Any]]
-# (Q, B) as exact numbers: a function of two row numbers that gives truth and size
+# For exact (Q, B), a Truth is a function from two row numbers to the exact score and its size.
 Truth = Callable[[int, int], tuple[Any, Any]]
 
 
@@ -57,12 +58,12 @@ def under(S: Any, x: Any, y: Any) -> Any:
 
 
 def lost(rows: Rows, x: Any) -> Any:
-    """How much larger than x less the mean is what it is made of."""
+    """Return by which factor the subtraction of the mean from x amplifies rounding errors."""
     moved = norm(less(x, mean(rows)))
     return (norm(x) + norm(sizes(rows))) / moved if moved else NOTHING
 
 
-# measures: given exact queries and items, truth and size of a pair
+# Measures: given exact queries and items, each returns the exact score of a pair and its size.
 
 
 def plain(x: Any, y: Any) -> Any:
@@ -78,7 +79,7 @@ def euclid(x: Any, y: Any) -> Any:
 
 
 def angle(x: Any, y: Any) -> tuple[Any, Any]:
-    """The angle, and how much faster than its cosine it moves: at most as at a rounding from 1."""
+    """Return the angle, and its rate of change per change of the cosine; the rate is bounded."""
     c = cosine(x, y)
     c = max(min(c, mpmath.mpf(1)), mpmath.mpf(-1))
     return mpmath.acos(c), 1 / mpmath.sqrt(max(1 - c * c, EPS))
@@ -95,7 +96,7 @@ def norm_angle(x: Any, y: Any) -> Any:
 
 
 def of_pairs(pair: Callable[[Any, Any], Any]) -> Callable[[Rows, Rows], Truth]:
-    """A measure that needs no items but the pair's."""
+    """Return the truth of a measure that only depends on the two rows of the pair."""
     return lambda Q, B: lambda i, j: pair(Q[i], B[j])
 
 
@@ -191,7 +192,7 @@ def zscores(Q: Rows, B: Rows) -> Truth:
 
 
 def condition_of(S: Any) -> tuple[Any, Any, Any]:
-    """Descending eigenvalues, eigenvectors as columns, and the condition number."""
+    """Return descending eigenvalues, eigenvectors as columns, and the condition number."""
     values, vectors = mpmath.eigsy(S)
     order = sorted(range(len(values)), key=lambda at: -values[at])
     values = [values[at] for at in order]
@@ -221,7 +222,7 @@ def without_top(Q: Rows, B: Rows) -> Truth:
 
 
 def metric_of(S: Any, Q: Rows, B: Rows, shift: Any = None) -> Truth:
-    """Cosine under S, whose root is found to a rounding of its largest eigenvalue."""
+    """Return the cosine under S; the root of S has the rounding error of its largest eigenvalue."""
     _, _, condition = condition_of(S)
     shift = [mpmath.mpf(0)] * DEPTH if shift is None else shift
     large = norm(sizes(B)) if any(shift) else 0
@@ -254,7 +255,7 @@ def best(values: Any, k: int = NEAREST) -> Any:
 
 
 def among(B: Rows) -> Any:
-    """Cosines of every item with the others."""
+    """Return the cosines of all items, and those of each item with the other items."""
     table = [[cosine(x, y) for y in B] for x in B]
     return table, [[c for j, c in enumerate(row) if j != i] for i, row in enumerate(table)]
 
@@ -315,7 +316,7 @@ def query_normalized(Q: Rows, B: Rows) -> Truth:
 
     def pair(i: int, j: int) -> Any:
         middle, variance = mean_and_variance(apart[i])
-        if variance < 2e-14:  # documented to count as 0
+        if variance < 2e-14:  # By the documentation, such a variance counts as 0.
             return 0, NOTHING
         value = (apart[i][j] - middle) / mpmath.sqrt(variance)
         return value, (1 + abs(value)) / variance

@@ -1,4 +1,4 @@
-"""Rounding errors of every measure's scores, before they are rounded to float32."""
+"""The rounding errors of every measure's scores, before the scores are rounded to float32."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -54,12 +54,12 @@ MAPPED = 45 + ITEMS + 4 * DEPTH
 # Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises an error of a few
 # roundings per eigenvector.
 FACTORED = 8 * (ITEMS + DEPTH)
-# two deviations from sums over the items of squared products
+# Two deviations are computed from sums, over the items, of squared products.
 POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
 
 
 def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
-    """The float64 raw scores by which the engine ranks, of all pairs of encoded rows."""
+    """Return the raw float64 scores of all pairs of encoded rows, by which the engine ranks."""
     left, right = (
         encode_rows(rows, added, 1, metric_type) for rows, added in ((Q, None), (B, bias))
     )
@@ -75,7 +75,7 @@ def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
 
 
 def score(name: str, Q: Any, B: Any, **parameters: Any) -> Any:
-    """The float64 scores of all pairs, as the engine makes them before it rounds them."""
+    """Return the float64 scores of all pairs, before the engine rounds them."""
     measure: Any = fastcos.get_measure(name, **parameters).fit(B)
     if hasattr(measure, "rescore"):
         columns = np.tile(np.arange(B.shape[0]), (Q.shape[0], 1))
@@ -85,7 +85,7 @@ def score(name: str, Q: Any, B: Any, **parameters: Any) -> Any:
     return measure.to_score(raw, Q)
 
 
-# by name: the truth of (Q, B), the unit, the bound, and parameters
+# By name of the measure: the truth of (Q, B), the unit, the bound, and parameters.
 
 PLAIN = {
     "cosine": (plain, "1", 4 * DEPTH),
@@ -137,7 +137,7 @@ def model() -> Any:
     return LinearMF(DEPTH, regularization=2.0, objective="dropout").fit(X)
 
 
-# exponents of S and Σ in the items V_k S^a Σ^b
+# The exponents of S and Σ in the items V_k S^a Σ^b.
 EXPONENTS = {
     "orthonormal": (0.0, 0.0),
     "weights": (1.0, 0.0),
@@ -148,13 +148,13 @@ EXPONENTS = {
 
 
 def rows_over(diagonal: Any) -> Callable[[Rows, Rows], Truth]:
-    """Cosine of the rows over an exact diagonal."""
+    """Return the cosine of the rows divided by an exact diagonal."""
     inverse = [1 / d if d else mpmath.mpf(0) for d in diagonal]
     return lambda Q, B: lambda i, j: (cosine(times(Q[i], inverse), times(B[j], inverse)), 1)
 
 
 def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
-    """Measures that need something: name, its row, truth, unit, bound and parameters."""
+    """Yield measures with parameters: the name, its row, truth, unit, bound, and parameters."""
     random = np.random.default_rng(1)
     factor = random.standard_normal((DEPTH, DEPTH))
     S = factor @ factor.T
@@ -162,7 +162,7 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
     exact_S = mpmath.matrix([exact(row) for row in S])
     soft = functools.partial(metric_of, exact_S)
     yield "soft_cosine", "soft_cosine", soft, "condition", FACTORED, {"matrix": S}
-    # rows of the other side from well to badly conditioned
+    # The rows of the other side are well conditioned first, and then badly.
     for condition in (1.0, 1e4):
         other = random.standard_normal((ITEMS, DEPTH)) * np.geomspace(1, 1 / condition, DEPTH)
         there = moment([exact(row) for row in other])
@@ -194,7 +194,7 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
 
 
 def weight_lines(worst: Worst, dtype: str, values: str, Q: Any, B: Any) -> None:
-    """weight_cosine of rows [a, b] of one sign."""
+    """Note the errors of weight_cosine for rows [a, b] whose entries have one sign."""
     Q, B = (np.abs(np.hstack([rows, rows[:, ::-1]])) for rows in (Q, B))
     scores, left, right = (
         score_or_none(values, "weight_cosine", Q, B, {}),
@@ -212,7 +212,7 @@ def weight_lines(worst: Worst, dtype: str, values: str, Q: Any, B: Any) -> None:
 
 
 def word_lines(worst: Worst, repeats: int) -> None:
-    """word_rotators_distance between bags of two words: a line between two ends."""
+    """Note the errors of word_rotators_distance between bags of two words."""
     for seed in range(repeats):
         random = np.random.default_rng(seed)
         vectors = random.standard_normal((4, DEPTH))
@@ -231,7 +231,7 @@ def word_lines(worst: Worst, repeats: int) -> None:
 
 
 def score_or_none(values: str, name: str, Q: Any, B: Any, parameters: Any) -> Any:
-    """Scores; None where it is documented that there are none, or not to the last digits."""
+    """Return scores, or None if by the documentation they are undefined or less precise."""
     if B.dtype == np.float64:
         size = min(np.abs(Q).max(), np.abs(B).max())
         if (name in UNKEPT and size < 1e-150) or (name in UNKEPT_SUBNORMAL and size < 1e-307):

@@ -1,4 +1,4 @@
-"""Rounding errors of the metrics, the transformers before training, and the repairs."""
+"""Rounding errors of metrics, of transformers before training, and of the canonical forms."""
 
 import itertools
 import warnings
@@ -15,9 +15,10 @@ from fastcos.models import preprocessing
 from tests.robustness.rounding_formulas import DEPTH, ITEMS, NOTHING, less, mean, norm
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact, pairwise, terms
 
-# sums over items of sums over dimensions
+# Sums over items, each of which is a sum over dimensions.
 SUMS = ITEMS + 4 * DEPTH
-# by an SVD or a QR decomposition: LAPACK promises a few times the sizes, the logarithm up to 37
+# The bound of an SVD or a QR decomposition, for which LAPACK promises errors of a few units of the
+# size. (The logarithm of a share, which is up to 37, multiplies this bound.)
 FACTORED = 8 * (ITEMS + DEPTH)
 LABELS = np.arange(ITEMS) % 4
 
@@ -35,13 +36,13 @@ def frobenius(A: Any) -> Any:
 
 
 def centred(rows: Any) -> tuple[Any, Any]:
-    """Rows less their mean, and how much larger the rows are."""
+    """Return the rows minus their mean, and by which factor the rows are larger than that."""
     moved = [less(row, mean(rows)) for row in rows]
     return moved, mpmath.sqrt(mpmath.fsum(norm(x) ** 2 for x in rows)) / frobenius(matrix(moved))
 
 
 def correlation(x: Any, y: Any) -> tuple[Any, Any]:
-    """Pearson's, and how much larger than their spread x and y are."""
+    """Return Pearson's correlation, and how much longer x and y are than their deviations."""
     a, b = ([v - mpmath.fsum(side) / len(side) for v in side] for side in (x, y))
     if not any(a) or not any(b):
         return 0, NOTHING
@@ -52,7 +53,7 @@ def correlation(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def shapes(rows: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
-    """Name, truth, size, unit, bound and function of the items."""
+    """Yield the name, truth, size, unit, bound and function of each metric of the items."""
     s = singular_values(rows)
     shares = [value / mpmath.fsum(s) for value in s if value]
     rank = mpmath.exp(-mpmath.fsum(q * mpmath.log(q) for q in shares))
@@ -68,7 +69,7 @@ def shapes(rows: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
 
 
 def of_labels(rows: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
-    """The same of metrics of items and labels."""
+    """Yield the same for each metric of items and labels."""
     table = [[cosine(x, y) for y in rows] for x in rows]
     pairs = list(itertools.combinations(range(ITEMS), 2))
     same = [table[i][j] for i, j in pairs if LABELS[i] == LABELS[j]]
@@ -115,7 +116,7 @@ def of_labels(rows: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
     )
     wins = sum(2 * (s > o) + (s == o) for s in same for o in other)
     near = min(abs(s - o) for s in same for o in other if s != o)
-    # cosines that differ by less than their rounding count as equal
+    # Cosines whose difference is smaller than their rounding errors count as equal.
     size = 1 if near > 1e-12 else NOTHING
     yield (
         "pair_auc",
@@ -141,7 +142,7 @@ def two(X: Any, Y: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
     yield "procrustes", 1 - nuclear**2, lost, "condition", FACTORED, metrics.procrustes
     spectra = [singular_values(side.tolist()) for side in (A, B)]
     conditions = [s[0] / s[-1] if s[-1] else NOTHING for s in spectra]
-    if max(conditions) < 1e10:  # directions of rounding are left out
+    if max(conditions) < 1e10:  # directions that only consist of rounding errors are left out
         grams = [mpmath.inverse(side.T * side) for side in (A, B)]
         product = grams[0] * C * grams[1] * C.T
         truth = mpmath.fsum(product[i, i] for i in range(DEPTH)) / DEPTH
@@ -161,7 +162,7 @@ def population_variance(values: Any) -> Any:
 
 
 def change(worst: Worst, names: Any, Q: Any, B: Any, Y: Any) -> None:
-    """model_change of (Q, B) to (Q, Y)."""
+    """Note the errors of model_change from (Q, B) to (Q, Y)."""
     P, first, second = ([exact(row) for row in rows] for rows in (Q, B, Y))
     truth = frobenius(matrix(P) * (matrix(first) - matrix(second)).T)
     size = frobenius(matrix(P)) * (frobenius(matrix(first)) + frobenius(matrix(second)))
@@ -183,7 +184,8 @@ def popularity(worst: Worst, names: Any, B: Any, rows: Any) -> None:
     note = worst.note
     note((f"{name}, cosine", *names), "condition", bound, bias.cosine_correlation, value, size)
     value, size = correlation(logs, list(map(norm, rows)))
-    # as documented: NaN where the lengths are alike within 1e-13; subnormal lengths are rounded
+    # By the documentation, the result is NaN if the lengths are equal within 1e-13, and subnormal
+    # lengths are rounded.
     size = size if size < 1e12 and np.abs(B).max() > 1e-307 else NOTHING
     note((f"{name}, length", *names), "condition", bound, bias.norm_correlation, value, size)
     order = np.argsort(counts, kind="stable")
@@ -193,7 +195,7 @@ def popularity(worst: Worst, names: Any, B: Any, rows: Any) -> None:
 
 
 def of_lists(worst: Worst, seed: int) -> None:
-    """Metrics of lists: fractions, and sums of a few weights."""
+    """Note the errors of metrics of lists, which are fractions and sums of a few weights."""
     random = np.random.default_rng(seed)
     tables = [random.permuted(np.tile(np.arange(ITEMS), (ITEMS, 1)), axis=1)[:, :5]
               for _ in range(2)]  # fmt: skip
@@ -275,19 +277,20 @@ def ppmi(worst: Worst, seed: int) -> None:
     worst.note(("ShiftedPPMI", "float64", "counts"), "ln of the sum", 8, result, truth, size)
 
 
-# repairs, and the product that the other sweep lacks
+# canonicalize, query_metric and a product that the other scripts do not test.
 
 
 def repairs(worst: Worst, names: Any, Q: Any, B: Any) -> None:
     left, right = [exact(x) for x in Q], [exact(y) for y in B]
     product = [[dot(x, y) for y in right] for x in left]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a rank below the width: three users
+        # There are only three users, so a warning says that the rank is below the width.
+        warnings.simplefilter("ignore")
         canonical = fastcos.canonicalize(Q, B)
     products = pairwise(dot, canonical.users, canonical.items)
     columns = zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
     size = mpmath.fsum(norm(p) * norm(q) for p, q in columns)
-    eps = 2.0**29 if Q.dtype == np.float32 else 1.0  # what lies below float32's eps is cut off
+    eps = 2.0**29 if Q.dtype == np.float32 else 1.0  # values below the eps of float32 are cut off
     name = "canonicalize, predictions"
     worst.note((name, *names), "terms", FACTORED * eps, products, product, size)
     values = canonical.singular_values[: len(Q)]
@@ -296,9 +299,10 @@ def repairs(worst: Worst, names: Any, Q: Any, B: Any) -> None:
     moved, _ = centred(right)
     truth = (matrix(moved).T * matrix(moved) / ITEMS).tolist()
     sizes = [norm(column) for column in zip(*right, strict=True)]
-    # in float64 by orthogonal reductions, relative to the largest column
+    # In float64, orthogonal reductions have errors relative to the largest column.
     size = max(sizes) ** 2 / ITEMS
-    if size > 1e-290:  # as documented: smaller products round as float64 does
+    # By the documentation, smaller products are rounded like other float64 products.
+    if size > 1e-290:
         worst.note(
             ("query_metric", *names), "largest column²", FACTORED, fastcos.query_metric(B).metric,
             truth, size,

@@ -1,4 +1,4 @@
-"""What the sweeps of rounding errors share: exact formulas in mpmath, and rows that hurt."""
+"""Exact formulas in mpmath and difficult rows, which the scripts on rounding errors share."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ mpmath.mp.prec = 400
 
 
 class Line(NamedTuple):
-    """A row of the table: an error in ULP of dtype at the size called unit."""
+    """A row of the table: an error in ULP of a data type at the size that `unit` names."""
 
     operation: str
     dtype: str
@@ -33,7 +33,7 @@ def exact(values: Any) -> list[Any]:
 
 
 def pairwise(function: Callable[..., Any], X: Any, Y: Any) -> Any:
-    """function of every row of X with every row of Y, as exact numbers."""
+    """Return the function of each row of X and each row of Y, as exact numbers."""
     left, right = [exact(x) for x in X], [exact(y) for y in Y]
     return np.array([[function(x, y) for y in right] for x in left], object)
 
@@ -56,7 +56,7 @@ def distance(x: Any, y: Any) -> Any:
 
 
 def ulps(value: Any, truth: Any, size: Any, dtype: Any) -> float:
-    """The largest error in spacings of dtype at size, of the entries of finite size."""
+    """Return the largest error, in spacings of dtype at each size, among entries of finite size."""
     largest, worst = mpmath.mpf(float(np.finfo(dtype).max)), 0.0
     for one, true, at in np.broadcast(value, truth, size):
         if abs(at) < largest:
@@ -72,7 +72,7 @@ def ulps(value: Any, truth: Any, size: Any, dtype: Any) -> float:
 def families(
     dtype: Any, random: Any, n: int = 5, depth: int = DEPTH
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Names, queries (3, depth) and items (n, depth) in float64."""
+    """Yield a name, queries (3, depth) and items (n, depth) in float64."""
     wide = dtype == np.float64
     queries, items = random.standard_normal((3, depth)), random.standard_normal((n, depth))
     noise, both = random.standard_normal((n, depth)), (n + 3, depth)
@@ -101,7 +101,7 @@ def cases(
 
 
 class Worst:
-    """The largest error of every operation and kind of rows."""
+    """Keeps the largest error of each operation and kind of rows."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str, str, float], float] = {}
@@ -116,7 +116,7 @@ class Worst:
         size: Any,
         dtype: Any = np.float64,
     ) -> None:
-        """Of names (operation, rows, values): given, truth and size are arrays or numbers."""
+        """Note an error of names (operation, rows, values), from arrays or numbers."""
         key = (*names, unit, bound)
         error = ulps(*(np.asarray(part, object) for part in (result, truth, size)), dtype)
         self._found[key] = max(self._found.get(key, 0.0), error)

@@ -1,10 +1,11 @@
-"""A script: eight threads search an index while its items are replaced again and again.
+"""A script: lets eight threads search an index while its items are replaced again and again.
 
     python -m tests.robustness.soak [--minutes 2] [--every 2]
 
-Every answer must be that of one of the two sets of items, which top_k knows; a mixture is wrong.
-Prints one JSON line: searches, how many were wrong, replacements, and how threads, descriptors and
-resident memory (after the first tenth of the time) grew. Exit 1 if anything was wrong.
+Every answer must be the answer of top_k for one of the two sets of items; a mixture of both sets is
+wrong. The script prints one JSON line: the numbers of searches, wrong answers and replacements, and
+by how much the threads, descriptors and resident memory grew after the first tenth of the time. It
+exits with status 1 if an answer was wrong.
 """
 
 import argparse
@@ -25,7 +26,7 @@ CALLERS = 8
 
 
 def resources() -> dict[str, float]:
-    """Threads, open descriptors and resident MiB of this process."""
+    """Return the numbers of threads, open descriptors and resident MiB of this process."""
     status = dict(
         line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if line
     )
@@ -37,7 +38,7 @@ def resources() -> dict[str, float]:
 
 
 def soak(seconds: float, items: Any, queries: Any, every: float = 0.0) -> dict[str, Any]:
-    """Search and replace for some seconds; count searches, wrong ones and replacements."""
+    """Search and replace for some seconds; count searches, wrong answers and replacements."""
     index = SimilarityIndex().fit(items)
     either = [
         {top_k(queries[i : i + 1], rows, 5).indices.tobytes() for rows in (items, items[::-1])}

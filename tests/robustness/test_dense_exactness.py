@@ -1,4 +1,4 @@
-"""The exactness sweep in small: every entry point on rows with ties; a slow test runs all of it."""
+"""A small exactness sweep: every entry point on rows with ties; a slow test runs all of it."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def same_isa_afterwards():
     fastcos.set_config(isa=isa)
 
 
-# other instruction sets than this CPU's compile code that no other test needs
+# Other instruction sets than the best one of this CPU compile code that no other test needs.
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False], ids=["self-join", "queries"])
 @pytest.mark.parametrize("entry_point", dense_exactness.ENTRY_POINTS)

@@ -1,7 +1,8 @@
-"""Programs without source files: frozen by PyInstaller, in a zip file, of bytecode alone.
+"""Programs without source files: frozen by PyInstaller, in a zip file, or only bytecode.
 
-Their searches are right, say in one line which code runs, start the program no second time and run
-no code of the working directory. After an upgrade of the program, the old kernels never run.
+Their searches return correct results, name the running code in one line, do not start the program a
+second time, and run no code from the working directory. After an upgrade of the program, the old
+kernels never run.
 """
 
 import compileall
@@ -40,8 +41,8 @@ LEFT_OUT = (
     "langchain_core", "matplotlib", "mteb", "pandas", "polars", "pyarrow", "pytest", "scanpy",
     "scipy", "sentence_transformers", "setuptools", "sklearn", "tkinter", "torch", "vicinity",
 )  # fmt: skip
-# The program searches as if it had already searched for a while, or calls one kernel. It records
-# every start.
+# The program searches as if it had already searched for a while, or calls one kernel. The program
+# also records every start.
 PROGRAM = """
 import json, os, sys
 with open(os.environ["STARTS"], "a") as starts:
@@ -78,7 +79,7 @@ def publish(tmp_path_factory):
     published = {}
 
     def publish(form, factor):
-        """With a kernel that multiplies norms by a factor."""
+        """The kernel of the published program multiplies norms by a factor."""
         if (form, factor) not in published:
             folder = tmp_path_factory.mktemp(f"{form}{factor}")
             published[form, factor] = _publish(form, folder, factor)

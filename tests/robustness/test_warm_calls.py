@@ -1,4 +1,4 @@
-"""After ``fastcos warmup`` no documented call compiles anything: see warm_calls.py."""
+"""After ``fastcos warmup``, no documented call compiles anything (see warm_calls.py)."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def warmed(tmp_path_factory):
-    """A cache as fastcos warmup fills it."""
+    """Return a cache that `fastcos warmup` has filled."""
     cache = tmp_path_factory.mktemp("warmed")
     code = "from fastcos.cli.main import main; raise SystemExit(main(['warmup']))"
     subprocess.run(

@@ -1,7 +1,7 @@
-"""Ten wrong inputs or more for every public function, class and command: each ends in one line.
+"""Every public function, class and command refuses at least ten wrong inputs in one line.
 
 The line names the argument, the rule and the value: "k must be a whole number from 1 to 19, got 0".
-A call that is accepted is an error as well.
+The test also fails if a call with a wrong input is accepted.
 """
 
 import inspect
@@ -28,7 +28,7 @@ COUNTS = (RNG.random((30, 20)) < 0.4).astype(float)
 NOT_FINITE = np.where(np.arange(80).reshape(20, 4) == 7, np.nan, ROWS)
 INFINITE = np.where(np.arange(80).reshape(20, 4) == 7, np.inf, ROWS)
 LABELS = [0, 1] * 10
-# nothing is called at import: its kernels would be compiled before any test runs
+# No function is called at import, because its kernels would be compiled before any test runs.
 LISTS = (np.arange(20)[:, None] + [1, 2, 3]) % 20
 NEIGHBORS = fastcos.Neighbors(LISTS, np.ones((20, 3), np.float32))
 DATES = np.full((20, 4), "2026-01-01", "datetime64[D]")
@@ -36,13 +36,13 @@ MASKED = np.ma.masked_array(ROWS, ROWS > 1)
 
 
 class Odd:
-    """Not what anybody expects."""
+    """An object that no argument accepts."""
 
     def __repr__(self):
         return "Odd()"
 
 
-# wrong values by kind of argument
+# Wrong values, by kind of argument.
 NO_ROWS = [
     None, "rows", 5, [], np.zeros((0, 4)), np.zeros((20, 0)), ROWS[0, :, None, None], NOT_FINITE,
     INFINITE, ROWS.astype(complex), ROWS.astype(str), DATES, MASKED, ROWS > 0, {"a": 1}, Odd(),
@@ -51,7 +51,7 @@ NO_ROWS = [
 NO_ROWS = [
     value for value in NO_ROWS if not (isinstance(value, np.ndarray) and value.dtype == bool)
 ]
-# an index may be empty, and so may a batch of queries
+# An index may be empty, and so may a batch of queries.
 SOME_ROWS = [value for value in NO_ROWS if getattr(value, "shape", None) != (0, 4)]
 NO_IDS = [
     None, [0, 0] * 10, [-1] * 20, [0.5] * 20, ["a"] * 20, [True] * 20, ROWS, 5, "a", Odd(), {},
@@ -107,7 +107,7 @@ NO_LIST = [5, "x", Odd(), 0.5, True, [5], [None], [Odd()], ["nothing"], {"a": 1}
 
 
 def cases(call, **wrong):
-    """Each wrong value of each argument, one at a time; call takes the arguments by name."""
+    """Return a case for each wrong value of each argument; `call` takes arguments by name."""
     return [(call, name, value) for name, values in wrong.items() for value in values]
 
 
@@ -139,7 +139,7 @@ LABELLED = {"items": NO_ROWS, "labels": [None, *NO_LABELS], "n_threads": NO_THRE
 
 
 def metric(name, *arrays, **fixed):
-    """A metric of these arguments by their names."""
+    """Return a function that calls a metric with these arguments, some changed by name."""
     function = getattr(metrics, name)
     names = list(inspect.signature(function).parameters)
 
@@ -157,7 +157,7 @@ def fitted(estimator, **parameters):
 
 
 def indexed(method, *arrays, **fixed):
-    """A method of a new index; its first argument may be changed by name."""
+    """Return a function that calls a method of a new index; arguments may be changed by name."""
 
     def call(**changed):
         index = fastcos.SimilarityIndex().fit(ROWS)
@@ -169,7 +169,7 @@ def indexed(method, *arrays, **fixed):
 
 
 def base(function, **fixed):
-    """function with valid arguments, of which some are changed."""
+    """Return a function with valid arguments, some of which may be changed."""
     return lambda **changed: function(**{**fixed, **changed})
 
 
@@ -196,7 +196,8 @@ GROUPS = {
     "SimilarityIndex.search": cases(
         indexed("search", ROWS, 2),
         queries=[*SOME_ROWS, ROWS[:, :3]], k=NO_COUNT, allowed=NO_ITEMS,
-        # of a matrix with fewer columns the items that came later are not excluded
+        # If a matrix has fewer columns than the index has items, later items are simply not
+        # excluded.
         exclude=[*NO_EXCLUSIONS[:4], *NO_EXCLUSIONS[5:]],
         min_score=NO_OPTIONAL_REAL, progress=NO_CALL,
     ),
@@ -582,12 +583,12 @@ GROUPS = {
     name: cases(metric(name, ROWS), items=NO_ROWS)
     for name in ("effective_rank", "isoscore", "mean_cosine", "participation_ratio")
 }  # fmt: skip
-# scikit-learn's own checks require its words for the X of an estimator
+# scikit-learn's own checks require its wording for the argument X of an estimator.
 ESTIMATORS = {
     "LinearMF", "CosineMF", "LinearMF.recommend", "NeighborsTransformer", "NormalizeRows",
     "StandardizeColumns", "PopularityWeights", "ShiftedPPMI",
 }  # fmt: skip
-# functions without an argument, and records that a call returns
+# Functions without arguments, and records that a call returns.
 NOT_CALLED = {
     "get_config", "rescalings", "list_measures", "presets", "summaries", "Neighbors", "SVD",
     "atomic_path", "EQ2", "METHODS", "RATES", "metrics", "Measure", "BaseMeasure", "UpperBounded",
@@ -648,7 +649,7 @@ def test_wrong_values_are_refused_in_one_line(name, argument, files):
 
 
 class Loud:
-    """A value whose own words are long, of many lines, or an error."""
+    """A value whose repr is long, has many lines, or raises an error."""
 
     def __init__(self, words):
         self.words = words
@@ -664,7 +665,7 @@ LONG = {
     "lines": Loud("a line\n" * 1_000),
     "words": Loud("word " * 10_000),
     "silent": Loud(None),
-    "number": -(10**5_000),  # a positive one is a valid number of iterations
+    "number": -(10**5_000),  # a positive one would be a valid number of iterations
     "list": [f"item {number}" for number in range(5_000)],
     "tuple": tuple(range(5_000)),
     "set": {f"item {number}" for number in range(5_000)},

@@ -1,11 +1,12 @@
-"""A script: after ``fastcos warmup`` no public call compiles anything.
+"""A script: checks that no public call compiles anything after ``fastcos warmup``.
 
     python -m tests.robustness.warm_calls CACHE [NAME...]
 
 CACHE is a directory that ``FASTCOS_CACHE_DIR=CACHE fastcos warmup`` has filled. Each group of calls
-runs in a process of its own with a copy of it: the examples of all docstrings, those of the README
-and of the pages, and calls that mix types of rows, queries, filters and containers. Prints, as
-JSON, the files that each group added to the copy, by kernel.
+runs in a new process with a copy of this cache. The groups are the examples of all docstrings, the
+examples of the README and the documentation, and calls that combine types of rows, queries, filters
+and containers. The script prints, as JSON, how many files of each kernel each group added to its
+copy.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ from fastcos.search import rescore
 
 ROOT = Path(__file__).parents[2]
 RANDOM = np.random.default_rng(0)
-# modules whose packages need not be installed, or whose examples start a cluster or a service
+# The packages of these modules may be missing, or their examples start a cluster or a service.
 WITHOUT_EXAMPLES = ("fastcos.integrations", "fastcos.distributed", "fastcos.kernels")
 
 
@@ -63,7 +64,7 @@ def rows_of(kind: str, n: int, depth: int) -> Any:
 
 
 def query_forms(depth: int) -> Iterator[Any]:
-    """Queries as callers have them: of other types, as lists, one or many."""
+    """Yield queries in the forms that callers use: several types, lists, one or many."""
     for n in (1, 3, 100):
         for kind in ("float32", "float64", "float16"):
             yield rows_of(kind, n, depth)
@@ -72,7 +73,7 @@ def query_forms(depth: int) -> Iterator[Any]:
 
 
 def searches(kind: str) -> None:
-    """Search rows of a type by all forms of queries, with all filters, in all ways."""
+    """Search rows of one type by all forms of queries, with all filters and by all methods."""
     for n, depth in ((40, 8), (700, 24), (6_000, 200)):
         items = rows_of(kind, n, depth)
         few = n // 3
@@ -111,7 +112,7 @@ def searches(kind: str) -> None:
 
 
 def reports() -> None:
-    """Audit, calibrate and compare small and larger rows of both types."""
+    """Run audits, calibrations and comparisons of small and larger rows of both types."""
     for kind in ("float32", "float64"):
         for n in (60, 1_200):
             items, users = rows_of(kind, n, 12), rows_of(kind, 90, 12)

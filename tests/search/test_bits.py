@@ -1,4 +1,4 @@
-"""Packed bits: neighbours by Hamming distance and cosine, against unpacked bits."""
+"""Packed bits: neighbours by Hamming distance and by cosine, compared with unpacked bits."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from fastcos import top_k
 from tests.oracles.compare import assert_same_bits
 
 RANDOM = np.random.default_rng(0)
-# 800 rows share few patterns: many distances tie; 5 and 16 bytes: with and without filling
+# The 800 rows have so few patterns that many distances tie; rows of 5 bytes are padded in the
+# kernels, and rows of 16 bytes are not.
 ROWS = {width: RANDOM.integers(0, 256, (800, width), dtype=np.uint8) for width in (5, 16)}
 ROWS[5][:, 2:] = 0
 ROWS[5][[3, 700]] = 0

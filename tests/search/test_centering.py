@@ -1,4 +1,4 @@
-"""Centring before quantisation: what is found, how much is scored, and what rounding may do."""
+"""Centring before quantisation: exact results, the number of scored items, and rounding."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.oracles.dense_families import FAMILIES, clustered, gaussian
 
 
 def clustered_float64(n, d):
-    """Rows of float64 that are equal in float32, and ordinary ones."""
+    """Return float64 rows, half of which are equal in float32 or nearly so."""
     rng = np.random.default_rng(8)
     X = rng.standard_normal((n, d))
     centre, away = X[0].copy(), 10.0 ** rng.uniform(-15, -1, (n, 1))
@@ -119,7 +119,7 @@ def test_few_queries_of_a_large_cluster_are_exact(cluster):
 def test_threads_and_blocks_give_the_same_bits(cluster):
     X = cluster(1200, 36)
     expected = top_k(X, k=20)
-    # little memory makes small blocks
+    # A small working memory leads to small blocks.
     for n_threads, memory in ((1, 64), (3, 0.6), (8, 1.7)):
         result = top_k(X, k=20, n_threads=n_threads, working_memory=memory)
         assert_same_bits(result.indices, expected.indices)
@@ -149,7 +149,7 @@ def test_range_search_in_a_cluster_is_complete(cluster):
 
 
 def n_candidates(segment, encoded, thresholds):
-    """How many items of each query the filter cannot drop, given the k-th best raw score."""
+    """Return how many items per query the filter keeps, given the k-th best raw scores."""
     nothing = no_exclusions(len(thresholds), exclude_self=True)
     options = ExecutionOptions(2, 2.0**30)
     starts, columns = np.zeros(len(thresholds), np.int64), np.zeros(0, np.int64)
@@ -163,7 +163,7 @@ def test_centring_drops_what_plain_cosines_could_not():
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
     raw = dense_oracle.top_k(units, units, 10, "cosine", exclude_self=True)[1]
     thresholds = raw[:, -1] - 1e-12
-    # distances of unit rows have the same order, and no shift
+    # Euclidean distances of unit rows give the same order, but are computed without centring.
     centred = n_candidates(*packed(units), thresholds)
     plain = n_candidates(*packed(units, "euclidean"), 2 * thresholds - 2 - 1e-12)
     assert (centred >= 10).all()

@@ -1,4 +1,4 @@
-"""community_detection: a loop over the definition, and sentence-transformers itself."""
+"""community_detection, compared with a loop over its definition and with sentence-transformers."""
 
 import importlib.util
 import json
@@ -14,14 +14,14 @@ from fastcos.search import community_detection
 
 
 def communities(rows, threshold, min_size):
-    """Every free row's neighbourhood, the largest first, without what earlier ones took."""
+    """Return the neighbourhoods of free rows, the largest first; each row is in at most one."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     table = (unit @ unit.T).astype(np.float32)
     candidates = []
     for center, line in enumerate(table):
         near = [j for j in range(len(rows)) if line[j] >= np.float32(threshold)]
-        # a row is as near to itself as can be, whatever the rounding
+        # A row comes first in its own neighbourhood, whatever the rounding.
         candidates.append(sorted(near, key=lambda j: (j != center, -line[j], j)))
     chosen, taken = [], set()
     for members in sorted(candidates, key=len, reverse=True):
@@ -33,7 +33,7 @@ def communities(rows, threshold, min_size):
 
 
 def random_case(seed):
-    """Overlapping clusters, of which no two pairs have the same cosine."""
+    """Return overlapping clusters in which no two pairs of rows have the same cosine."""
     random = np.random.default_rng(seed)
     n, d = random.integers(1, 120), random.integers(2, 12)
     centers = random.standard_normal((random.integers(1, 6), d)) * 2
@@ -68,7 +68,7 @@ json.dump(answers, open("answers.json", "w"))
     importlib.util.find_spec("sentence_transformers") is None, reason="needs sentence-transformers"
 )
 def test_community_detection_equals_sentence_transformers(tmp_path):
-    """In a process that does not see our folder kernels, which is not the package of that name."""
+    """The process must not import our folder `kernels` in place of the package of that name."""
     cases = [random_case(seed) for seed in range(200)]
     arrays = {f"rows{seed}": rows for seed, (rows, _, _) in enumerate(cases)}
     arrays |= {f"arguments{seed}": np.array(rest) for seed, (_, *rest) in enumerate(cases)}

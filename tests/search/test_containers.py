@@ -1,4 +1,4 @@
-"""Rows and ids as they come: changed later, mapped, copied from a map, of very unequal width."""
+"""Rows and ids in any container: changed later, memory-mapped, or of very different lengths."""
 
 import tracemalloc
 
@@ -48,8 +48,9 @@ KINDS = {
     "table": lambda rows: pd.DataFrame(rows.copy()),
     "read-only view": lambda rows: read_only_view(rows.copy()),
 }
-# Rows of these types are searched in NumPy here and are not saved, which would pack them: compiling
-# takes ten seconds of processor time for each type. test_narrow_rows.py tests both.
+# Rows of these types are searched in NumPy here, and are not saved. Saving would pack the rows, and
+# compile kernels for ten seconds of processor time per type. test_narrow_rows.py tests kernels and
+# saving.
 NARROW = {"float16", "bfloat16", "int8"}
 
 
@@ -60,7 +61,7 @@ def read_only_view(rows):
 
 
 def memory_of(container):
-    """The array whose change reaches whoever shares the memory of what was given."""
+    """Return the array that owns the memory of a container: changing it changes the input."""
     array = container.to_numpy() if isinstance(container, pd.DataFrame) else container
     return array if array.base is None or array.flags.writeable else array.base
 
@@ -178,7 +179,7 @@ def test_rows_that_joblib_maps_have_ids():
         np.testing.assert_array_equal(ids, expected)
 
 
-# ids of which one has far more letters than all others; two of them differ behind 500 letters
+# One id has far more letters than all others, and two ids differ after more than 500 letters.
 LONG = ["x" * 20_000, "x" * 19_999 + "y", "é\U0001f40d" * 300, "\ud800" + "z" * 600]
 
 
@@ -198,7 +199,7 @@ def test_memory_of_ids_follows_the_sum_of_the_texts():
         index.add(rows[:1], ids=["one more"])
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < 16 * 2**20  # 640 MB for every copy of an array of fixed width
+        assert peak < 16 * 2**20  # each copy of an array of fixed width would take 640 MB
 
 
 def test_ids_of_unequal_width_behave_as_others(tmp_path):

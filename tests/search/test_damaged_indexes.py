@@ -1,4 +1,4 @@
-"""Damaged and hostile saved indexes, opened as users do; saves that are interrupted."""
+"""Damaged and hostile saved indexes, opened as users do, and saves that are interrupted."""
 
 import dataclasses
 import json
@@ -141,7 +141,7 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
     assert SimilarityIndex.open(saved).n_items_ == 303
 
 
-# an interrupt between opening a file and the with block that closes it
+# An interrupt between opening a file and entering the with block causes this warning.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "times",
@@ -153,7 +153,7 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
 )
 @pytest.mark.parametrize("n_axes", [pytest.param(0, marks=pytest.mark.slow), 16])
 def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
-    # prefixes of this many columns, which a thread makes after fit and every change
+    # A thread computes prefixes with this many columns after fit and after every change.
     costs = dataclasses.replace(cost_model.COSTS, projected_columns=n_axes)
     monkeypatch.setattr(cost_model, "COSTS", costs)
     SimilarityIndex("dot").fit(ROWS).save(saved.with_name("other"))
@@ -171,7 +171,7 @@ def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, mo
             alarm.start()
             index.save(saved)
             alarm.join()
-            time.sleep(0.001)  # the interrupt may come late
+            time.sleep(0.001)  # the interrupt may arrive late
         except KeyboardInterrupt:
             alarm.join()
         index.refresh() if random.random() < 0.5 else index.save(saved)

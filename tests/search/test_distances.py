@@ -1,4 +1,4 @@
-"""Small distances keep their digits in every path that returns them."""
+"""Small distances keep their precision in every function that returns distances."""
 
 from fractions import Fraction
 

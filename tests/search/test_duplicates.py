@@ -26,7 +26,7 @@ def test_groups_are_those_of_numpy(dtype):
     _, first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
     groups = groups_of(X)
     np.testing.assert_array_equal(groups.first, np.sort(first))
-    # NumPy 2.0 alone gives the inverse a column
+    # Only NumPy 2.0 returns the inverse as a column.
     np.testing.assert_array_equal(groups.first[groups.group_of], first[inverse.ravel()])
     for g in range(len(first)):
         members = groups.members[groups.starts[g] : groups.starts[g + 1]]
@@ -48,7 +48,7 @@ def test_rows_with_different_bias_are_no_copies():
 
 
 def separately(X):
-    """An excluded pair of the last row: with it copies are searched one by one."""
+    """Return an exclusion of one pair of the last row; with it, copies are searched one by one."""
     n = len(X)
     return sp.csr_array(([1.0], ([n - 1], [0])), shape=(n, n))
 
@@ -88,7 +88,7 @@ def test_equal_hashes_do_not_join_groups(monkeypatch):
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Zeros())
     groups = groups_of(X)
     monkeypatch.undo()
-    if groups is not None:  # a group may be split, never joined
+    if groups is not None:  # A group may be split, but groups are never joined.
         for g in range(len(groups.first)):
             members = groups.members[groups.starts[g] : groups.starts[g + 1]]
             assert (X[members] == X[members[0]]).all()

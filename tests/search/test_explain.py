@@ -1,4 +1,4 @@
-"""Explanations of searches: they describe what runs, and touch no rows."""
+"""Explanations of searches describe the search that runs, and do not touch the rows."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_the_plan_that_is_explained_is_the_plan_that_runs(plans_run, n, k, allow
     positions = None if allowed is None else np.arange(allowed)
     explained = index.explain(n, k, allowed=positions, n_threads=3)
     plans_run.clear()
-    # a threshold that all pairs reach: a search with one step more than a plain one
+    # All pairs reach this threshold; the search has one more step than a plain search.
     index.search(ROWS[:n], k, allowed=positions, n_threads=3, min_score=-2.0)
     assert explained.plans[0] == plans_run[0]
     assert explained.n_batches == 1
@@ -159,7 +159,7 @@ def test_wrong_arguments_of_an_index_are_refused():
 
 
 def test_the_working_memory_of_few_queries_is_kept():
-    """64 queries for very many neighbours: refused, as 65 are."""
+    """A search of 64 queries for very many neighbours is refused like a search of 65."""
     rows = np.random.default_rng(1).random((100_000, 16), np.float32)
     index = fastcos.SimilarityIndex().fit(rows)
     for n in (64, 65):
@@ -183,7 +183,8 @@ def test_a_search_with_a_mask_is_planned_as_it_is_explained(monkeypatch, n_allow
 
     def recorded(segment, *arguments):
         plan = plan_search(segment, *arguments)
-        if segment.n_live == 1000 and plan.needs is None:  # not the search of rows packed anew
+        # This excludes the search of rows that are packed again.
+        if segment.n_live == 1000 and plan.needs is None:
             made.append(plan)
         return plan
 

@@ -1,4 +1,4 @@
-"""Few queries (kernels.few_queries) are exact where their first slots are not the best ones."""
+"""Few queries (kernels.few_queries) are exact even if the first items are not the best ones."""
 
 import dataclasses
 import functools
@@ -43,7 +43,7 @@ def searching(made, packed, k):
 @pytest.mark.parametrize("measure", FORMS)
 @pytest.mark.parametrize("k", [1, 10, 300])
 def test_rows_that_nearly_agree_are_all_scored(measure, k):
-    # the codes cannot tell any of these rows from another
+    # The codes of these rows are all equal.
     rows = random_rows(1, 24) + np.float32(1e-4) * random_rows(3000, 24, 1)
     queries = random_rows(3, 24, 2)
     index = fastcos.SimilarityIndex(measure).fit(rows)
@@ -147,7 +147,8 @@ def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_
     index = fastcos.SimilarityIndex().fit(rows)
     for factor, place in itertools.product((0.0, 1e-150, 1e120), (7, 39)):
         queries[place] = factor * rows[3]
-        # without a minimum of bytes per thread, each of two threads searches a block of queries
+        # Without a minimum number of bytes per thread, each of two threads searches a block of
+        # queries.
         with cost_model.costs_replaced(min_bytes_per_thread=1):
             found = index.search(queries, 5, n_threads=2)
         np.testing.assert_array_equal(found.indices, best_of_all(queries, rows, 5, "cosine"))

@@ -1,7 +1,8 @@
-"""The candidate filter's bound (kernels.candidate_filter): each of its terms is needed, and holds.
+"""Each term of the candidate filter's bound (kernels.candidate_filter) is correct and needed.
 
-Rows are made so that one term alone is large: in the rotated coordinates, where rows are quantised,
-all entries of one side are whole steps, or its errors point along the other side.
+In each test, only one term of the bound is large. Rows are quantised in rotated coordinates, so
+there either all entries of one side are whole steps, or the rounding errors of one side point in
+the direction of the other side.
 """
 
 import numpy as np
@@ -36,7 +37,7 @@ def tile_scores(queries, items):
 
 
 def unrotated(R, depth):
-    """Rows whose rotation is R (n, d), d a power of two: signs and a Hadamard matrix."""
+    """Return rows whose rotation is R (n, d), where d is a power of two, by a Hadamard matrix."""
     H = np.ones((1, 1))
     while len(H) < depth:
         H = np.block([[H, H], [H, -H]])
@@ -45,14 +46,14 @@ def unrotated(R, depth):
 
 
 def whole_steps(n, depth, seed, entries):
-    """Numbers of steps; the norms are powers of two, so that scaling does not round."""
+    """Return rows of whole steps, whose norms are powers of two, so that scaling does not round."""
     steps = np.zeros((n, depth))
     steps[:, : len(entries)] = entries
     return np.random.default_rng(seed).permuted(steps, axis=1)
 
 
 def wrong_steps(n, depth, seed):
-    """Numbers of steps that are all rounded by nearly one half, and the errors (n, d)."""
+    """Return steps, all of which are rounded by nearly one half, and the rounding errors (n, d)."""
     rng = np.random.default_rng(seed)
     steps, errors = rng.integers(-100, 101, (n, depth)), rng.choice([-0.49, 0.49], (n, depth))
     rows = steps + errors
@@ -61,7 +62,7 @@ def wrong_steps(n, depth, seed):
 
 
 def along(errors):
-    """Whole steps in the directions of errors."""
+    """Return rows of whole steps in the directions of the errors."""
     return np.where(errors >= 0, 127.0, -127.0)
 
 
@@ -76,13 +77,14 @@ def item_rounding(isa):
 
 
 def float32_rounding(isa):
-    # avx2: a step of 1 where the largest number has no other number of its sign in its group
+    # With AVX2, a step is 1 if no other number in the group of the largest number has its sign.
     entries = (126, 22, 4, 2, 2) if isa == "avx2" else (64, 64, 64, 64)
     queries = unrotated(whole_steps(32, 64, 2, entries), 64)
     items = unrotated(whole_steps(32, 64, 3, (127, 15, 5, 2, 1)), 64)
     exact = items.astype(np.float32).astype(float)
     assert (exact == items).all()
-    # less than the half of a float32's last place: gone when the rows are read
+    # The change is smaller than half of the last place of a float32, so it is lost when rows are
+    # read.
     away = 0.49 * np.spacing(np.abs(items).astype(np.float32)).astype(float)
     return queries, items + np.sign(queries) * away
 
@@ -93,7 +95,7 @@ TERMS = {
     "slack": float32_rounding,
 }
 
-# others than this CPU's compile code that no other test needs
+# Other instruction sets than the best one of this CPU compile code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in cpu.supported_isas()
@@ -116,7 +118,7 @@ def test_filter_bound_needs_every_term(dominant, isa):
     inverse, norm, residual = made.arrays.statistics[0, :3].astype(np.longdouble)
     _, query_residual, coded, _ = block.bound_terms[0].astype(np.longdouble)
     exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
-    # of each query with each item, in units of the query's scale
+    # These are errors of each query with each item, in units of the query's scale.
     value = exact[:, made.arrays.row_of_slot] / block.steps[0][:, None].astype(np.longdouble)
     error = np.abs(value - scores.reshape(32, 32).T / inverse)
     slack = np.longdouble(SLACK) / block.steps[0]

@@ -1,4 +1,4 @@
-"""Filters give the answers of a search of the allowed items alone, whatever way a search takes."""
+"""Filtered searches, by every method, find the same as searches of the allowed items alone."""
 
 import functools
 
@@ -10,12 +10,12 @@ from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(5)
 ROWS = RANDOM.standard_normal((3000, 24)).astype(np.float32)
-ROWS[2500:] = ROWS[:500]  # equal scores, which are ordered by position
+ROWS[2500:] = ROWS[:500]  # Equal scores are ordered by position.
 NAMES = [f"item {number}" for number in RANDOM.permutation(3000)]
 
 
 def changed_index(measure):
-    """An index of several parts with removed items, and the positions of those that are left."""
+    """Return an index of several segments with removed items, and the positions of the others."""
     index = SimilarityIndex(measure).fit(ROWS[:2000], NAMES[:2000])
     index.add(ROWS[2000:2400], NAMES[2000:2400])
     index.add(ROWS[2400:], NAMES[2400:])
@@ -26,7 +26,7 @@ def changed_index(measure):
 
 @functools.cache
 def index_of(measure, is_changed):
-    """An index that the tests search and do not change, and its positions."""
+    """Return an index that the tests search but do not change, and its positions."""
     if is_changed:
         return changed_index(measure)
     return SimilarityIndex(measure).fit(ROWS, NAMES), np.arange(3000)
@@ -74,7 +74,8 @@ def test_filtered_answers_are_exact(measure, is_changed, n_queries, n_allowed):
 def test_excluded_ids_are_dropped_and_nothing_else(n_queries, n_excluded):
     index = SimilarityIndex().fit(ROWS, NAMES)
     Q = ROWS[:n_queries]
-    near = index.search(Q[:1], n_excluded).indices[0]  # those that would be found
+    # without the exclusion, these items would be found
+    near = index.search(Q[:1], n_excluded).indices[0]
     excluded = np.zeros((n_queries, 3000), bool)
     excluded[:, near] = True
     columns, _ = dense_oracle.top_k(Q, ROWS, 9, "cosine", excluded=excluded)

@@ -1,4 +1,4 @@
-"""Search within groups: every list is that of a search of the query's group alone."""
+"""Search within groups: every list equals that of a search of the query's group alone."""
 
 import functools
 import gc
@@ -15,8 +15,8 @@ from tests.oracles import dense as dense_oracle
 RANDOM = np.random.default_rng(9)
 N, DEPTH, K = 1300, 24, 7
 ROWS = RANDOM.standard_normal((N, DEPTH)).astype(np.float32)
-ROWS[1100:] = ROWS[:200]  # equal scores, which are ordered by position
-# one large group, some of a few items, one of a single item
+ROWS[1100:] = ROWS[:200]  # equal scores are ordered by position
+# There is a large group, several groups of a few items, and one of a single item.
 SHARES = np.array([450, 250, 150, 100, 50, 25, 10, 6, 3, 3.0])
 GROUP_OF = RANDOM.choice(10, N, p=SHARES / SHARES.sum())
 GROUP_OF[N // 2] = 10
@@ -24,7 +24,7 @@ LABELS = np.array(["web", "shop", "ä", "d", "e", "f", "g", "h", "i", "j", "alon
 TENANTS = LABELS[GROUP_OF]
 NAMES = [f"item {number}" for number in RANDOM.permutation(N)]
 QUERIES = RANDOM.standard_normal((60, DEPTH)).astype(np.float32)
-ASKED = RANDOM.integers(0, 12, 60)  # 11: a group without items
+ASKED = RANDOM.integers(0, 12, 60)  # number 11 is a group without items
 ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
 
 
@@ -33,7 +33,7 @@ ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
     autouse=True,
 )  # fmt: skip
 def way_to_search(request):
-    """All ways to search a group, whatever its size and the number of its queries."""
+    """Force each way to search a group, whatever its size and its number of queries."""
     min_entries_of_segment, min_work_of_panels = request.param
     with cost_model.costs_replaced(
         min_entries_of_segment=min_entries_of_segment, min_work_of_panels=min_work_of_panels,
@@ -156,7 +156,7 @@ def test_an_index_is_searched_within_groups(labels):
     index, asked = index_of(labels), np.append(LABELS, "nobody")[ASKED]
     asked = ASKED if isinstance(labels, np.ndarray) and labels.dtype.kind == "i" else asked
     expected = truth(QUERIES, ROWS, K, "cosine", ASKED, GROUP_OF)
-    for _ in range(3):  # the first searches keep what later ones use
+    for _ in range(3):  # The first searches cache what later ones use.
         found = index.search(QUERIES, K, groups=asked)
         np.testing.assert_array_equal(found.indices, expected)
     assert found.ids.tolist() == [[NAMES[i] if i >= 0 else "" for i in row] for row in expected]
@@ -164,7 +164,7 @@ def test_an_index_is_searched_within_groups(labels):
         for one in (asked[query], [asked[query]]):
             found = index.search(QUERIES[query], K, groups=one)
             np.testing.assert_array_equal(found.indices, expected[[query]])
-    # without groups, all items are searched
+    # Without groups, all items are searched.
     np.testing.assert_array_equal(
         index.search(QUERIES, K).indices, SimilarityIndex().fit(ROWS).search(QUERIES, K).indices
     )
@@ -176,7 +176,8 @@ def test_similar_items_of_a_group_are_those_of_a_search_without_the_item():
     found = index.similar([NAMES[i] for i in positions], K, groups=TENANTS[positions])
     expected = neighbors_of_rows("cosine", True)[positions]
     np.testing.assert_array_equal(found.indices, expected)
-    of_one_group = index.similar(NAMES[3], K, groups="web")  # whichever group the item is in
+    # the group of the item itself does not matter
+    of_one_group = index.similar(NAMES[3], K, groups="web")
     expected = truth(ROWS[[3]], ROWS, K + 1, "cosine", np.array([0]), GROUP_OF)
     assert of_one_group.indices[0].tolist() == [i for i in expected[0].tolist() if i != 3][:K]
     with pytest.raises(ValueError, match="groups must be of shape"):
@@ -260,14 +261,15 @@ def test_an_empty_index_with_groups():
 
 def test_an_index_that_changes_forgets_what_it_kept_of_groups():
     index = index_of(TENANTS)
-    # The collections below then look only at what this test makes: among the objects of all tests
-    # before this one, twelve passes would take 5 s.
+    # After this call, the garbage collections below only visit objects of this test. With the
+    # objects of all earlier tests, twelve collections would take 5 s.
     gc.freeze()
     counts = []
     for number in range(6):
         index.search(QUERIES, K, groups=ASKED_LABELS)
         index.remove([NAMES[number]])
         gc.collect()
-        # isinstance would ask the proxies of other libraries for their class: some of them raise
+        # isinstance would ask proxies of other libraries for their class, and some of these raise
+        # errors.
         counts.append(sum(type(one) is Segment for one in gc.get_objects()))
     assert counts[-1] == counts[0]

@@ -1,4 +1,4 @@
-"""Searches of an index by id, against loops over the rows that are left."""
+"""Searches of an index by id, compared with loops over the remaining rows."""
 
 import uuid
 
@@ -21,7 +21,7 @@ def names(kind, n=N):
 
 
 def best(vectors, ids, query, k, allowed=None, excluded=()):
-    """The k best ids by a loop; vectors and ids by position."""
+    """Return the k best ids by a loop over vectors and ids in the order of positions."""
     scores = {}
     for one, row in zip(ids, vectors.astype(float), strict=True):
         if one not in excluded and (allowed is None or one in allowed):
@@ -31,13 +31,13 @@ def best(vectors, ids, query, k, allowed=None, excluded=()):
 
 
 def found_ids(result):
-    """Lists of ids without padding."""
+    """Return the lists of ids without padding."""
     return [[one for one in row if one not in (-1, "")] for row in result.ids.tolist()]
 
 
 @pytest.fixture(params=[int, str])
 def changed(request):
-    """An index after a removal, an addition and a replacement, its rows and its ids."""
+    """Return an index after a removal, an addition and a replacement, its rows and its ids."""
     ids, vectors = names(request.param), rows()
     index = SimilarityIndex().fit(vectors[:380], ids[:380])
     index.remove(ids[5:25])
@@ -69,7 +69,7 @@ def test_search_excludes_and_allows_ids(changed):
 def test_many_excluded_ids_are_taken_out_of_lists(changed):
     index, vectors, ids = changed
     queries, gone = rows(3, seed=1), ids[20:120]
-    lists = [ids[:60], ids[100:300:2], ids[30:90]]  # the last has excluded ids alone
+    lists = [ids[:60], ids[100:300:2], ids[30:90]]  # The last list has only excluded ids.
     matrix = sp.lil_array((3, index.n_positions_))
     for row, listed in enumerate(lists):
         matrix[row, index.positions_of(listed)] = 1
@@ -159,7 +159,7 @@ def test_matrix_of_yesterday_excludes_what_it_did_then():
     vectors, ids = rows(), names(int)
     index = SimilarityIndex().fit(vectors[:300], ids[:300])
     bought = sp.random_array((4, 300), density=0.3, rng=1, format="csr")
-    for day in range(30):  # a thousand items, of which some leave and come every day
+    for day in range(30):  # Of a thousand items, one leaves and one is added every day.
         index.remove(ids[day : day + 1])
         index.add(rows(1, seed=100 + day), [100_000 + day])
     found = index.search(vectors[:4], 10, exclude=bought).indices
@@ -174,7 +174,7 @@ def test_add_without_ids_never_invents_them():
     with pytest.raises(TypeError, match=r"^ids must be passed, like the ids of the items"):
         index.add(rows(2))
     assert len(index) == 20
-    # only the last id is the position of its item
+    # Only the last of these ids equals the position of its item.
     with pytest.raises(TypeError, match=r"^ids must be passed, like .* \(7\), got None"):
         SimilarityIndex().fit(rows(3), [7, 8, 2]).add(rows(1))
     counted = SimilarityIndex().fit(rows(20))

@@ -56,7 +56,7 @@ def test_index_memory_is_as_documented(items):
 def test_index_adds_20_bytes_to_the_codes_of_an_item():
     X = np.random.default_rng(0).standard_normal((4096, 384), dtype=np.float32)
     width = 4 * tile_layout(get_config().isa, 384).words
-    for rows in (X, X + 1):  # without a shared direction, and with one
+    for rows in (X, X + 1):  # The first rows have no common direction, the second ones have one.
         assert SimilarityIndex().fit(rows).memory_.codes <= len(rows) * (width + 20)
 
 
@@ -108,7 +108,7 @@ def test_an_index_of_mapped_items_cannot_change(items, on_disk, tmp_path):
         ):
             change()
     assert not (tmp_path / "index").exists()
-    # what looks for neighbours while it is fitted takes the rows into memory
+    # A measure that searches for neighbours during fit reads the rows into memory.
     assert SimilarityIndex("csls").fit(on_disk).memory_.codes > 0
 
 

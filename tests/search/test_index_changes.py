@@ -1,4 +1,4 @@
-"""Adding, replacing and removing items by their ids: the answers are those of a new index."""
+"""After items were added, replaced or removed by their ids, an index answers like a new one."""
 
 import pickle
 import warnings
@@ -11,7 +11,7 @@ from fastcos import SimilarityIndex, get_measure, top_k
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
 
-# parts of an index below this many rows are merged at once
+# Segments of an index with fewer rows than this are merged at once.
 SMALL = 4096
 
 
@@ -25,7 +25,7 @@ def queries():
 
 
 class Truth:
-    """What an index must hold: a dictionary of rows in the order of their positions."""
+    """The rows that an index must contain: a dictionary in the order of their positions."""
 
     def __init__(self, rows, ids):
         self.rows = dict(zip(ids, rows, strict=True))
@@ -69,7 +69,7 @@ def test_changes_give_the_answers_of_a_new_index(queries, named):
     index.remove(gone)
     truth.remove(gone)
     truth.check(index, queries)
-    index.add(rows[:1], gone[:1])  # an id may come back, at a new position
+    index.add(rows[:1], gone[:1])  # An id may return, at a new position.
     truth.upsert(rows[:1], gone[:1])
     truth.check(index, queries)
     assert index.positions_of(gone[:1]).tolist() == [2901]
@@ -78,7 +78,7 @@ def test_changes_give_the_answers_of_a_new_index(queries, named):
 @pytest.mark.parametrize("steps", [12, pytest.param(100, marks=pytest.mark.slow)])
 def test_random_changes_give_the_answers_of_a_new_index(queries, tmp_path, steps):
     random = np.random.default_rng(3)
-    # small integers: many scores tie, and positions decide
+    # With small integers, many scores tie, so positions decide.
     pool = random.integers(-2, 3, (20_000, 20)).astype(np.float32)
     pool[(pool == 0).all(axis=1)] = 1.0
     index, truth, fresh = SimilarityIndex().fit(pool[:50]), Truth(pool[:50], range(50)), 50
@@ -112,7 +112,7 @@ def test_an_index_keeps_few_parts_and_no_removed_rows():
     for one in range(50):
         index.add(rows[one : one + 1])
     assert index.memory_.rows == rows.nbytes + 50 * rows[0].nbytes
-    index.remove(np.arange(SMALL + 1))  # more than half of the large part
+    index.remove(np.arange(SMALL + 1))  # This removes more than half of the large segment.
     assert index.memory_.rows == (SMALL - 1 + 50) * rows[0].nbytes
 
 
@@ -196,7 +196,7 @@ def test_lists_of_allowed_items_restrict_each_query(queries):
         options = {} if exclude is None else {"exclude": sp.csr_array(exclude)}
         result = index.search(queries, 6, allowed=sp.csr_array(listed), min_score=0.1, **options)
         np.testing.assert_array_equal(result.indices, columns)
-        # and the bits are those of a search of all items
+        # The scores are bit-identical to those of a search of all items.
         everything = index.search(queries, 900)
         places = (everything.indices[:, None] == result.indices[..., None]) & (columns >= 0)[
             ..., None
@@ -299,7 +299,7 @@ def test_added_rows_are_copied(queries):
 
 def test_a_lost_capability_is_said_once_and_changes_nothing():
     class Logged(type(get_measure("cosine"))):
-        """A cosine that overrides a method without changing what it does."""
+        """A cosine that overrides a method, but does not change its result."""
 
         name = "logged_cosine"
 
@@ -316,6 +316,7 @@ def test_a_lost_capability_is_said_once_and_changes_nothing():
         plain.add(3 + X[:3])
         index.remove([1])
         plain.remove([1])
-        SimilarityIndex("csls").fit(X).add(X[:1])  # documented: it learns from items
+        # No warning, because the documentation says that csls learns from the items.
+        SimilarityIndex("csls").fit(X).add(X[:1])
     result = index.search(X, 4)
     np.testing.assert_array_equal(result.indices, plain.search(X, 4).indices)

@@ -1,4 +1,4 @@
-"""An index as a directory: what is written, what is read, who may write, what a kill leaves."""
+"""An index as a directory: what is written and read, who may write, and what a kill leaves."""
 
 import subprocess
 import sys
@@ -45,7 +45,7 @@ def test_a_second_save_writes_what_is_new(saved):
     after = files(path)
     written = sum(size for name, size in after.items() if name not in before)
     assert set(before) <= set(after)
-    assert written < sum(before.values()) / 30  # 1/60 of the rows, and headers of files
+    assert written < sum(before.values()) / 30  # 1/60 of the rows, plus the headers of files
     index.remove(["7", "new 3"])
     index.save(path)
     names = set(files(path)) - set(after)
@@ -70,7 +70,7 @@ def test_an_opened_index_answers_and_changes_as_the_saved_one(tmp_path, measure,
     assert_same_answers(opened, index)
     opened.save(tmp_path / "index")
     assert_same_answers(SimilarityIndex.open(tmp_path / "index", verify=True), index)
-    # the other one was overtaken
+    # The other copy of the index was saved first, so this one is outdated.
     with pytest.raises(ValueError, match=r"^path must not have changed since it was read"):
         index.save(tmp_path / "index")
     index.save(tmp_path / "other")
@@ -103,7 +103,7 @@ def test_refresh_takes_up_what_was_saved(saved):
     assert_same_answers(served, index)
     assert (served.search(QUERIES, 9).scores != before.scores).any()
     assert not served.refresh()
-    # what was changed and not saved is dropped, also where as many items were removed
+    # Changes that were not saved are dropped, even if the same number of items was removed.
     served.remove(["5"])
     index.remove(["6"])
     index.save(path)
@@ -147,7 +147,7 @@ def test_a_kept_measure_has_its_parameters(tmp_path):
     assert_same_answers(opened, index)
 
 
-# adds rows, removes some, saves, and prints the number of every state that it is about to save
+# The program adds rows, removes some, saves, and prints the number of every state before saving.
 WRITER = """
 import sys
 import numpy as np
@@ -164,7 +164,7 @@ for state in range(first, 10**6):
 
 
 def expected_at(state):
-    """The index that the writer has after so many states."""
+    """Return the index that the writer has after this many states."""
     rows = [
         np.random.default_rng(i).standard_normal((40, 20)).astype(np.float32)
         for i in range(state + 1)

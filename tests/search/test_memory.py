@@ -1,4 +1,4 @@
-"""Memory of searches beyond their inputs and outputs, measured in a process of their own."""
+"""The memory of searches besides their inputs and outputs, measured in a new process."""
 
 import functools
 import json
@@ -11,8 +11,8 @@ import pytest
 WORKING_MEMORY = 16.0
 # What a call may take in MiB besides working_memory, its inputs and its outputs.
 SLACK = 12.0
-# Each case: code that makes the inputs, the call, and the MiB of inputs that may be copied plus
-# those of the outputs; or the error that refuses the call.
+# Each case has code that makes the inputs, the call, and the allowed MiB, which are those of the
+# copied inputs and of the outputs. If the call must be refused, the error replaces the MiB.
 CASES = {
     "two sparse rows of 2**26 columns": (
         "columns = [0, 7, 7, 2**26 - 1]\n"
@@ -141,7 +141,8 @@ def measurements(names):
     return {name: (peak, error) for name, peak, error in map(json.loads, done.stdout.splitlines())}
 
 
-# One case of each kind of work, and of each way to refuse it; the others are slow tests.
+# Each kind of work, and each kind of refusal, has one case in the default tests. The others are
+# slow tests.
 REPRESENTATIVES = {
     "more sparse items than fit", "one long id", "pairs of an index", "too many pairs",
     "near-duplicates", "blocks of distances",

@@ -1,4 +1,4 @@
-"""Which model made the rows of an index, and whether it embeds the same today."""
+"""An index knows which model made its rows, and checks whether the model still embeds the same."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_refresh_keeps_items_of_the_model_it_has(path, other):
         reader.remove([3])
         with pytest.raises(OccupiedError, match="changed by another writer"):
             reader.save(path)
-    # the job that was right again is taken up
+    # After the job has been corrected, readers accept its index.
     SimilarityIndex(model="minilm@2").fit(ROWS[:50]).save(path, replace=True)
     assert readers[0].refresh()
     assert len(readers[0]) == 50

@@ -1,4 +1,4 @@
-"""Rows of types of one or two bytes: the bits of the same numbers in float64, without a copy."""
+"""Rows of one or two bytes per number: the bits of float64 rows, without a float64 copy."""
 
 import tracemalloc
 
@@ -24,7 +24,7 @@ def rows_of(name, n, d, seed=0):
 @pytest.mark.parametrize("name", TYPES)
 def test_narrow_rows_have_the_neighbors_of_float64(name):
     X, Q = rows_of(name, 500, 24), rows_of(name, 30, 24, seed=1)
-    # blocks of 64 rows and more
+    # The blocks have 64 rows or more.
     result = top_k(Q, X, 7, working_memory=0.1)
     assert_exact(result, *dense_oracle.top_k(Q, X, 7, "cosine"))
     result = top_k(X[:90], k=5, measure="dot")
@@ -50,7 +50,7 @@ def test_narrow_rows_are_not_copied_as_a_whole():
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # not even the codes of all rows; a copy in float32 is four times as large
+    # The limit is less than the codes of all rows; a float32 copy would be four times as large.
     assert peak < X.nbytes
 
 
@@ -63,7 +63,8 @@ def test_narrow_rows_with_nan_are_refused():
         top_k(X[:5], X[:0], 3)
 
 
-# two minutes of compiling each on a cold cache: one in CI, the others by hand
+# With a cold cache, each type compiles for two minutes, so one type is tested in CI and the others
+# by hand.
 @pytest.mark.parametrize(
     "name",
     [
@@ -102,7 +103,8 @@ def test_large_narrow_rows_make_no_wide_copy():
     SimilarityIndex().fit(X[:9000]).search(own, 3)
     for call, bound in (
         (lambda: SimilarityIndex().fit(X, copy=False).search(own, 3), 2),
-        (lambda: SimilarityIndex().fit(X).search(own, 3), 3),  # and a copy of the rows as they are
+        # includes a copy of the rows in their own type
+        (lambda: SimilarityIndex().fit(X).search(own, 3), 3),
         (lambda: top_k(own, X, 3), 2),
     ):
         tracemalloc.start()
@@ -121,7 +123,7 @@ def test_large_narrow_rows_make_no_wide_copy():
     assert_exact(joined, *expected)
 
 
-# a full panel of these is searched as given, by kernels of 35 s of compiling
+# A full panel of these rows is searched without packing, by kernels that compile for 35 s.
 @pytest.mark.parametrize("n_items", [8, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.int8, pytest.param(np.float16, marks=pytest.mark.slow)])
 def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):
@@ -131,7 +133,7 @@ def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):
     assert_exact(result, *dense_oracle.top_k(X, X, 3, "dot"))
 
 
-@pytest.mark.slow  # The index packs rows of this type.
+@pytest.mark.slow  # The index packs rows of this type, for which it compiles kernels.
 def test_index_refuses_narrow_rows_with_nan():
     X = rows_of("float16", 200, 8)
     X[150, 3] = np.nan

@@ -1,4 +1,4 @@
-"""The search in NumPy has the bits of the kernels, however its blocks are cut."""
+"""The search in NumPy is bit-identical to the kernels, whatever its blocks are."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ METRIC_TYPES = ["cosine", "dot", "euclidean"]
 
 
 def assert_same_bits(metric_type, items, queries, k, *, numbers=None, exclusions=None, bias=None):
-    """Compare with the kernel that scores every pair."""
+    """Compare the NumPy search with the kernel that scores every pair."""
     items, queries = (read_only(np.ascontiguousarray(rows)) for rows in (items, queries))
     right = encode_rows(items, bias if metric_type == "dot" else None, 1, metric_type)
     encoded_queries = encode_rows(queries, None, 1, metric_type)
@@ -96,10 +96,11 @@ def test_row_norms_has_the_bits_of_the_kernel(dtype):
 @pytest.mark.parametrize("metric_type", METRIC_TYPES)
 def test_search_of_rows_that_float32_cannot_tell_apart(metric_type):
     rng = np.random.default_rng(5)
-    # Far from the origin: the margins of float32 hold every row, those of float64 do not.
+    # These rows are so far from the origin that all of them lie within the error margin of float32,
+    # but not within that of float64.
     X = (1000 + rng.standard_normal((4000, 8))).astype(np.float32)
     assert_same_bits(metric_type, X, X[:5], 3)
-    # Norms between the safe ranges of float32 and of float64.
+    # These norms are outside the safe range of float32, but inside that of float64.
     X = (rng.standard_normal((300, 8)) * 10.0 ** rng.integers(-20, 18, (300, 1))).astype(np.float32)
     assert_same_bits(metric_type, X, X[:20], 3)
 

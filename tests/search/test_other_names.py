@@ -1,4 +1,4 @@
-"""Words of other libraries: the error says what is meant here."""
+"""An argument name of another library leads to an error that names the argument of fastcos."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Neighbours among rows on disk: the same bits as in memory, block by block, again after a kill."""
+"""Rows on disk are searched block by block, also after a kill, with the same bits as in memory."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from fastcos.similarity.linear import QueryMetricCosine
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
 
-SMALL = 1.5  # MiB of working memory: several blocks of both sides
+SMALL = 1.5  # In MiB; with this working memory, both sides have several blocks.
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,8 @@ def test_out_with_another_request_is_refused(rows, tmp_path, changed, word):
 def test_out_with_another_measure_is_refused(rows, tmp_path):
     other = np.random.default_rng(3).standard_normal((3000, 24))
     top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
-    other[1500, 7] = np.nextafter(other[1500, 7], 9)  # in the middle, which no repr shows
+    # The repr of a large array does not show this number in the middle.
+    other[1500, 7] = np.nextafter(other[1500, 7], 9)
     with pytest.raises(ValueError, match="of a run with another measure"):
         top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
 
@@ -285,7 +286,8 @@ def test_a_full_disk_is_reported_before_the_search(tmp_path):
 
 def test_a_complete_checkpoint_is_given_its_name(rows, tmp_path):
     top_k(rows, k=4, out=tmp_path / "out")
-    (tmp_path / "out").rename(tmp_path / ".out.partial")  # as if killed just before the renaming
+    # The state of a run that was killed just before the renaming.
+    (tmp_path / "out").rename(tmp_path / ".out.partial")
     np.save(tmp_path / ".out.partial" / "done.npy", np.ones(1, np.uint8))
     assert_same(top_k(rows, k=4, out=tmp_path / "out"), top_k(rows, k=4))
 
@@ -323,7 +325,7 @@ KILLED = """
 
 
 def kills(rows, tmp_path, n_kills, progress):
-    """Kill runs at random points of so many calls of progress; return how many had to be made."""
+    """Kill runs at random moments within so many calls of progress; return the number of runs."""
     np.save(tmp_path / "rows.npy", rows)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path / "rows.npy")]
     command += [str(tmp_path / "out"), str(n_kills), str(progress)]
@@ -344,7 +346,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 @needs_fork
 def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
-    # 10 batches of about 300 calls
+    # There are 10 batches of about 300 calls.
     kills(rows, tmp_path, 3, 600)
 
 
@@ -353,7 +355,8 @@ def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
 @pytest.mark.long
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
-    # 47 batches of about 1,400 calls: one or two batches a kill, of which the last is done again
+    # There are 47 batches of about 1,400 calls. Each kill comes after one or two batches, and the
+    # last of them is repeated.
     assert kills(rows, tmp_path, 200, 3000) >= 3
 
 

@@ -1,4 +1,4 @@
-"""Plans follow from sizes alone: those of machines that nobody here owns are tested, too."""
+"""Plans depend only on sizes, so the tests include machines that we do not have."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ def packed(n, d, isa, **changes):
 
 
 def needed_bytes(d, k):
-    """Return the least memory for a search by tiles: buffers of 3 queries, and a panel of them."""
+    """Return the least memory of a search by tiles: buffers of 3 queries, a panel of queries."""
     capacity = 2 ** (4 * k + 64).bit_length()
     return 3 * (36 * capacity + 24 * k) + PANEL * (4 * d + 64)
 
@@ -96,7 +96,8 @@ TABLE = [
     ("generic", 4, 30_000, 1536, 30_000, 100, ("query_blocks", 448, 938, 8, 20, 2048)),
     ("avxvnni", 16, 30_000, 1536, 30_000, 100, ("query_blocks", 480, 938, 8, 20, 2048)),
 ]
-# The same for rows with a projection, which makes searches for up to 50 neighbours faster.
+# This table has the same columns for rows with a projection, which speeds up searches for up to 50
+# neighbours.
 PROJECTED_TABLE = [
     ("amx", 16, 60_000, 768, 1, 10, True, ("projected_queries", 1, 375, 16, 4, 15)),
     ("amx", 16, 60_000, 768, 1, 50, True, ("projected_queries", 1, 375, 7, 13, 51)),
@@ -179,7 +180,7 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             tile_layout(isa, d), n_queries, -(-n // PANEL), cost_model.COSTS
         )
         if n >= max(128, 8 * k) and needed_bytes(d, k) > memory:
-            if is_one_by_one:  # single queries need less memory than a block
+            if is_one_by_one:  # Single queries need less memory than a block.
                 continue
             with pytest.raises(ValueError, match="working_memory must be at least"):
                 plan.plan_search(packed(n, d, isa), request, machine)
@@ -202,7 +203,7 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
         assert grid.queries_per_block * (grid.n_query_blocks - 1) < n_queries
         assert grid.panels_per_range * grid.n_ranges >= n_panels
         assert grid.panels_per_range * (grid.n_ranges - 1) < n_panels
-        # a query finds k rows among its candidates, in buffers that fit
+        # A query finds k rows among its candidates, and its buffers fit into memory.
         if made.kernel == "few_queries":
             assert 1 <= made.first_rank <= grid.panels_per_range
             assert (made.sample, made.capacity) == (task_grid.NO_SAMPLE, 0)
@@ -238,7 +239,7 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
 @pytest.mark.parametrize(
     ("sizes", "request_", "machine", "method", "needs"),
     [
-        # few queries do not pay for packing, and nothing is looked up for them
+        # For few queries, packing does not pay, and no property of the rows needs to be computed.
         (unpacked(1000, 64), (1, 10), {}, "score_all", None),
         (unpacked(1_000_000, 64), (3, 10), {}, "score_all", None),
         # With more queries, rows that are not packed are multiplied, provided that float32 does not
@@ -253,19 +254,19 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
          {"isa": "avx2"}, "packed", None),
         (unpacked(1_000_000, 384, row_type="float64", n_distinct=1_000_000), (16, 10), {}, "packed",
          None),
-        # duplicates are counted before rows are packed, unless a filter separates copies
+        # Duplicates are counted before rows are packed, unless a filter separates copies of a row.
         (unpacked(1000, 64), (100, 10), {}, "distinct", "distinct_rows"),
         (unpacked(1000, 64, n_distinct=100), (100, 10), {}, "distinct", None),
         (unpacked(1000, 64, n_distinct=100), (100, 10, None, True), {}, "packed", None),
         (unpacked(1000, 64), (100, 10, None, True), {}, "packed", None),
-        # while kernels are not compiled
+        # These searches run while kernels are not compiled.
         (unpacked(1000, 64), (1, 10), {"is_compiled": False}, "numpy", "distinct_rows"),
         (unpacked(1000, 64, n_distinct=1000), (1, 10), {"is_compiled": False}, "numpy", None),
         (unpacked(1000, 64, n_distinct=10), (1, 10), {"is_compiled": False}, "score_all", None),
         (packed(1000, 64, "vnni"), (1, 10), {"is_compiled": False}, "packed", None),
-        # without a compiler there are no tiles
+        # Without a compiler, there are no tiles.
         (unpacked(1000, 64, n_distinct=1000), (100, 10), {"has_tiles": False}, "score_all", None),
-        # a filter
+        # These searches have a filter.
         (packed(100_000, 64, "vnni"), (1, 10, 1000), {}, "score_all", None),
         (packed(100_000, 64, "vnni"), (1, 10, 20_000), {}, "packed", None),
         (packed(100_000, 64, "vnni"), (1000, 10, 200), {}, "score_all", None),
@@ -273,11 +274,11 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
         (packed(100_000, 64, "vnni"), (1000, 10, 90_000), {}, "packed", None),
         (packed(100_000, 64, "vnni"), (1000, 10, 50_000), {"working_memory": 2.0**22}, "packed",
          None),
-        # a large k, and a small part of a larger index
+        # These searches have a large k, or search a small segment of a larger index.
         (packed(1000, 64, "vnni"), (1, 126), {}, "score_all", None),
         (packed(1000, 64, "vnni", n_live_of_index=60_000), (1, 126), {}, "packed", None),
         (packed(1000, 64, "vnni", n_live_of_index=60_000), (65, 126), {}, "score_all", None),
-        # a small index, and a mask that may allow fewer than k rows of an index
+        # These searches have a small index, or a mask that may allow fewer than k rows.
         (packed(64, 64, "vnni", n_live_of_index=64), (1, 8), {}, "packed", None),
         (packed(64, 64, "vnni", n_live_of_index=64), (1, 9), {}, "score_all", None),
         (packed(64, 64, "vnni"), (1, 8), {}, "score_all", None),
@@ -303,11 +304,12 @@ def test_a_fixed_plan_is_that_of_every_number_of_threads_and_memory(isa):
         fixed = [made for made in plans if made.fits_all_options]
         assert len(plans) == 1 or not fixed
         n_fixed += len(fixed)
-    # blocks of queries need buffers for every thread
+    # Blocks of queries need buffers for every thread, so their plans depend on the number of
+    # threads.
     assert n_fixed > 20 or not tile_layout(isa, 64).quantised
 
 
-# With a mask, each part of an index is searched on its own.
+# With a mask, each segment of an index is searched separately.
 @pytest.mark.parametrize(
     ("n_allowed", "n_live_of_index"),
     [(None, None), (None, 60_000), (1, None), (30, None), (200, None), (900, None)],
@@ -375,7 +377,7 @@ def test_deleted_rows_raise_the_rank_of_the_first_threshold():
 
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_blocks_have_queries_however_little_memory_suffices(isa):
-    """From the memory of three small queries on, which a search of few queries needs, too."""
+    """Every memory that suffices for three queries and a panel also suffices for blocks."""
     for n_queries, d, k in itertools.product((1, 2, 5, 31, 33, 200), (24, 384, 1536), (10, 100)):
         for memory in needed_bytes(d, k) * np.geomspace(1, 100, 30):
             machine = task_grid.Machine(isa, 2, float(memory))
@@ -409,7 +411,7 @@ def test_many_threads_divide_the_rows_so_that_codes_are_read_seldom(isa, k):
     sizes, request = packed(1_000_000, 384, isa), plan.RequestSizes(1000, k)
     grid = plan.plan_search(sizes, request, task_grid.Machine(isa, 16, GIB)).grid
     assert grid.n_query_blocks * grid.n_ranges >= 16
-    # codes of 384 MB were read once for each of 16 blocks: 6.1 GB
+    # If the codes (384 MB) were read once for each of 16 blocks, the search would read 6.1 GB.
     assert 1_000_000 * 384 * grid.n_query_blocks <= 1.6e9
 
 
@@ -437,7 +439,7 @@ def test_work_to_project_is_less_with_slower_tiles_and_few_neighbors():
     def work(isa, k):
         return plan.work_to_project(tile_layout(isa, 384), k, cost_model.COSTS)
 
-    # a self-join of 30,000 x 384
+    # A self-join of 30,000 x 384 rows computes this many products.
     join = 30_000 * 30_000 * 384
     assert work("avx2", 1) == work("avx2", 10) <= join < work("avx2", 100)
     for isa in ("amx", "vnni", "avxvnni"):

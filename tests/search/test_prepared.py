@@ -1,4 +1,4 @@
-"""Searches that an index prepares: few queries, at the second call as at the first."""
+"""An index prepares searches of few queries; the second search equals the first one."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def assert_exact(result, queries, rows, k, form):
 def test_few_queries_are_exact(n_queries, dtypes, measure):
     rows, queries = ROWS.astype(dtypes[0]), RNG.standard_normal((n_queries, 64)).astype(dtypes[1])
     index = fastcos.SimilarityIndex(measure).fit(rows, ids=[f"item {i}" for i in range(1000)])
-    for _ in range(2):  # the second search is prepared
+    for _ in range(2):  # the second search uses what the first one prepared
         result = index.search(queries, 7)
         assert_exact(result, queries, rows, 7, FORMS[measure])
         assert result.ids.tolist() == [[f"item {i}" for i in row] for row in result.indices]

@@ -1,4 +1,4 @@
-"""Prefixes (kernels.projection): whatever the axes, searches find what an oracle finds."""
+"""Searches by prefixes (kernels.projection) find the oracle's neighbours for any axes."""
 
 import dataclasses
 import functools
@@ -43,7 +43,7 @@ ISAS = [
 
 
 def embeddings(n, depth, seed=0):
-    """Rows of a descending spectrum along random axes, with a common mean."""
+    """Return rows with a descending spectrum along random axes, and with a common mean."""
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(np.random.default_rng(7).standard_normal((depth, depth)))[0]
     rows = rng.standard_normal((n, depth)) / np.arange(1, depth + 1) ** 0.8 + 0.05
@@ -51,7 +51,7 @@ def embeddings(n, depth, seed=0):
 
 
 def close_rows(n, depth, seed=0):
-    """Rows around few centres, closer to each other than the steps of their codes."""
+    """Return rows around a few centres, closer to each other than the steps of their codes."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(8).standard_normal((8, depth))
     rows = centres[rng.integers(0, 8, n)] + 1e-2 * rng.standard_normal((n, depth))
@@ -63,7 +63,7 @@ def independent_columns(n, depth, seed=0):
 
 
 def least_axes(sample, p):
-    """Axes along which rows are short: nearly nothing can be dropped."""
+    """Return axes along which the rows are short, so that almost no item can be dropped."""
     return np.linalg.eigh(sample.T @ sample)[1][:, :p]
 
 
@@ -72,7 +72,7 @@ def random_axes(sample, p):
 
 
 def skewed_axes(sample, p):
-    """Axes that are not orthonormal, as V'V shows."""
+    """Return axes that are not orthonormal."""
     V = np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, :p].copy()
     V[:, 1] -= 0.2 * V[:, 0]
     V[:, 2:] *= 1.01
@@ -83,7 +83,7 @@ AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 
 def set_costs(monkeypatch, **costs):
-    """Let searches be planned by other costs until the test ends."""
+    """Plan searches by other costs until the end of the test."""
     monkeypatch.setattr(cost_model, "COSTS", dataclasses.replace(cost_model.COSTS, **costs))
 
 
@@ -109,7 +109,7 @@ def settled(index):
 
 @functools.cache
 def rows_queries_and_neighbors(rows, measure):
-    """Return 1,500 rows, queries among them rows and zeros, and the 100 neighbors of each query."""
+    """Return 1,500 rows, queries (some are rows or zero), and the 100 neighbors of each query."""
     X = rows(1500, 100)
     Q = np.concatenate([rows(70, 100, 1), X[:5], np.zeros((1, 100), np.float32)])
     return X, Q, dense.top_k(Q, X, 100, NAMES[measure])[0]
@@ -147,7 +147,7 @@ def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch)
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("first", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
 def test_queries_of_two_kinds_share_a_block(first, isa):
-    # the first 32 queries are tried: those of the other kind have prefixes, or not, none the less
+    # The first 32 queries decide whether the block uses prefixes, also for its other queries.
     set_config(isa=isa)
     X = embeddings(1500, 100)
     other = independent_columns if first is embeddings else embeddings
@@ -163,7 +163,7 @@ def test_queries_of_two_kinds_share_a_block(first, isa):
 @pytest.mark.parametrize("depth", [1, 15, pytest.param(126, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
 def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
-    """Scores that differ by less than a distance, or a shift, is rounded."""
+    """The differences of these scores are smaller than the rounding of a distance or of a shift."""
     for n in (256, 800):
         X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
         items = encoded_rows.encode_rows(X, None, 1, metric)
@@ -179,7 +179,7 @@ def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
 
 @pytest.mark.usefixtures("_forced")
 def test_rests_bound_what_is_left():
-    """A bound that is too wide would show in the time alone."""
+    """A bound that is too wide would give correct results, and only cost time."""
     X = embeddings(20_000, 128)
     packed = fitted(X)._state.parts[0].segment.packed
     prefix, order = packed.arrays.projection, packed.arrays.row_of_slot
@@ -249,7 +249,8 @@ def test_filters_removals_additions_and_thresholds():
 @pytest.mark.parametrize("measure", NAMES)
 @pytest.mark.parametrize("rows", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
 def test_few_queries_find_all_items_above_a_score(rows, measure, isa):
-    # queries that are like the items skip most codes; the others stop using their projections
+    # Queries that are similar to the items skip most codes, and other queries stop using their
+    # prefixes.
     set_config(isa=isa)
     X, Q = embeddings(3100, 100), rows(6, 100, 1)
     truth = dense.keys(Q, X, NAMES[measure])
@@ -278,13 +279,13 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
         )
     assert opened.memory_.codes == index.memory_.codes
     if cpu.supported_isas()[0] != "amx":
-        # codes by item must not be read as those of a group
+        # Codes in the order of items must not be read as codes in groups.
         assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
 
 
 @pytest.mark.usefixtures("_forced")
 def test_prefixes_are_made_once(tmp_path, monkeypatch):
-    """Also by many searches of an index that was opened, or of which items were removed."""
+    """Prefixes are computed once by many searches, after opening an index or removing items."""
     set_costs(monkeypatch, min_work_to_project=1)
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     index = fitted(X)
@@ -393,7 +394,11 @@ def no_room(*_, **__):
 
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
 def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
-    """In the thread, and in the foreground of a fifth fit at once."""
+    """A failure is only a warning.
+
+    Up to four threads compute prefixes, and a fifth `fit` at the same time computes its own in the
+    foreground. The test covers both cases.
+    """
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
     set_costs(monkeypatch, projected_columns=64)
@@ -404,7 +409,7 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     np.testing.assert_array_equal(index.search(X[:3], 5).indices, expected.indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "is_alive", lambda _: True)  # as of four that work
+        patch.setattr(threading.Thread, "is_alive", lambda _: True)  # as if four threads were busy
         for _ in range(5):
             with pytest.warns(RuntimeWarning, match="projection could not be computed"):
                 waited(fastcos.SimilarityIndex().fit(X))
@@ -441,7 +446,7 @@ def test_a_background_thread_limits_no_blas_of_the_process(monkeypatch):
         index = fastcos.SimilarityIndex().fit(X)
         assert entered.wait(20)
         assert {one["num_threads"] for one in controller.info()} == {2}
-        controller.limit(limits=1)  # what a user asks for meanwhile stays
+        controller.limit(limits=1)  # The limit that a user sets meanwhile remains.
         go_on.set()
         waited(index)
         assert {one["num_threads"] for one in controller.info()} == {1}

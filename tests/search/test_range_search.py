@@ -31,7 +31,8 @@ def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
 @pytest.mark.parametrize("n_queries", [1, 3, 8])
 def test_few_queries_find_all_allowed_items_above_a_score(measure, n_queries):
-    # as many items as two runs of panels and a part of a third, and ranges from few to nearly all
+    # The items fill two runs of panels and part of a third run; the thresholds find few to nearly
+    # all items.
     queries, items = gaussian(n_queries, 24), gaussian(2100, 24, seed=1)
     allowed = np.random.default_rng(2).random(2100) < 0.7
     form = "euclidean" if measure == "neg_euclidean" else measure
@@ -128,10 +129,10 @@ def test_range_search_by_an_upper_bound_is_complete(measure, share):
     Q = X[:50]
     whole = np.concatenate([block for _, block in similarity_blocks(Q, X, measure=measure)])
     threshold = np.float64(np.quantile(whole, 1 - share))
-    # float32 scores of blocks: keep away from the threshold
+    # Scores in blocks are float32, so scores near the threshold are left out.
     sure = np.abs(whole - threshold) > 1e-6
     pairs = neighbors_above(Q, X, min_score=threshold, measure=measure).tocoo()
-    result = np.zeros(whole.shape, bool)  # a score may be 0
+    result = np.zeros(whole.shape, bool)  # A found score may be 0, so a mask marks the found pairs.
     result[pairs.coords] = True
     np.testing.assert_array_equal(result[sure], (whole >= threshold)[sure])
 
@@ -177,7 +178,7 @@ def test_near_duplicates_are_components_of_similar_pairs():
     rows += 0.02 * random.standard_normal(rows.shape)
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     linked = units @ units.T >= 0.99
-    # repeated spread of the lowest number along the links
+    # The lowest number of each group spreads along the links until nothing changes.
     expected = np.arange(120)
     for _ in range(120):
         expected = np.where(linked, expected[None], 120).min(axis=1)
@@ -190,7 +191,7 @@ def test_near_duplicates_are_components_of_similar_pairs():
 def test_thresholds_may_be_calibrations():
     X = gaussian(700, 16, seed=1)
     rate = calibrate(X, fpr=1e-3)
-    # the rate is counted by other code than the calibration's
+    # The test counts the rate by other code than the calibration.
     cosines = dense_oracle.keys(X, X, "cosine")
     is_near = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
     assert 0 < is_near.sum() <= 1e-3 * 700 * 699

@@ -1,4 +1,4 @@
-"""What answers searches until their kernels are compiled, and who compiles them."""
+"""What answers searches until their kernels are compiled, and which process compiles them."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
 
 
 def run(code, cache, *, cwd=ROOT, timeout=280, arguments=(), **environment):
-    """Run a program with a cache of its own and without native code; return the process."""
+    """Run a program with its own cache and without native code; return the finished process."""
     variables = {"FASTCOS_CACHE_DIR": str(cache), "FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, *arguments, "-c", code], env={**os.environ, **variables, **environment},
@@ -29,7 +29,7 @@ def run(code, cache, *, cwd=ROOT, timeout=280, arguments=(), **environment):
     )  # fmt: skip
 
 
-# Searches one by one until compiled code answers; prints the seconds and the longest call.
+# The program searches until compiled code answers, and prints the seconds and the longest call.
 SEARCH_UNTIL_COMPILED = """
 import time
 import numpy as np
@@ -54,7 +54,7 @@ print(round(time.monotonic() - start))
 
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
-    """An empty cache in a process that has not searched yet; return the folder of the cache."""
+    """Let this process look as if it had not searched yet; return the folder of an empty cache."""
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
     monkeypatch.setattr(readiness, "state", readiness.State())
@@ -90,7 +90,8 @@ print(digest.hexdigest())
 
 @pytest.mark.slow
 def test_first_calls_compile_nothing(tmp_path):
-    # A busy machine may spend so long in NumPy that a background process would be started.
+    # On a busy machine, searches in NumPy may take so long that they would start a background
+    # process.
     in_numpy = run(FIRST_CALLS, tmp_path / "c", FASTCOS_BACKGROUND="0")
     assert in_numpy.returncode == 0, in_numpy.stderr
     assert not (tmp_path / "c").exists()
@@ -105,7 +106,7 @@ IMPORTS = """
 import sys, numpy as np, fastcos
 from fastcos.parallel import readiness
 """
-# One search. According to the state, earlier searches in NumPy have taken a second.
+# This program searches once. By its state, earlier searches in NumPy took a second in total.
 LONG_SEARCH = """
 {before}
 readiness.state.seconds_in_numpy = 1.0
@@ -120,7 +121,7 @@ assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
 
 @pytest.fixture(scope="module")
 def imported():
-    """A process that has imported fastcos, and forks one for each program."""
+    """Yield a process that has imported fastcos, and forks a child for each program."""
     variables = {"FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
     with ForkingProcess(IMPORTS, ROOT, **variables) as process:
         yield process
@@ -185,7 +186,7 @@ def test_a_stopped_process_keeps_no_other_from_compiling(empty_cache, monkeypatc
     assert 60 < compiled[0] < 300
 
 
-# Rows of every number type, after the kernels have been compiled by searches of one type.
+# The program searches rows of every number type after kernels were compiled for one type.
 OTHER_TYPES = """
 import numpy as np, fastcos
 from fastcos.kernels import code_cache, jit
@@ -230,13 +231,13 @@ assert not background.is_running()
     done = run(code, tmp_path / "cache", cwd=tmp_path, arguments=["-P"])
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "was_run").exists()
-    # one line for the start, one for the failure
+    # One line reports the start, and one the failure.
     assert "the compiling process was ended by signal 9" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 2
 
 
 def test_the_background_process_has_the_path_of_its_parent(tmp_path):
-    # numba is found only by what the program adds to the path
+    # Only the path entries that the program itself adds lead to numba.
     after = """
 import time
 from pathlib import Path
@@ -284,7 +285,7 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
         return index.explain(1, 2).code
 
     assert code().startswith("NumPy; after 0.1 s of searches, another process starts")
-    # NumPy would score all copies of a row
+    # NumPy would have to score every copy of a row.
     assert copies.explain(1, 2).code == "code that this process compiles"
     with monkeypatch.context() as patch:
         patch.setattr(background, "is_running", lambda: True)

@@ -29,7 +29,7 @@ def test_rerank_breaks_ties_by_lower_index():
     neighbors = random_neighbors()
     indices, _ = rerank(neighbors, lambda query, items: np.zeros(len(items)))
     np.testing.assert_array_equal(indices, np.sort(neighbors.indices, axis=1))
-    # differences that float32 does not hold
+    # float32 cannot represent the differences between these scores.
     indices, scores = rerank(neighbors, lambda query, items: 1 + 1e-12 * np.asarray(items))
     np.testing.assert_array_equal(indices, -np.sort(-neighbors.indices, axis=1))
     assert (scores == 1).all()
@@ -96,7 +96,7 @@ def test_a_model_must_be_a_folder_that_is_there(tmp_path):
 
 
 def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
-    # transformers would take this folder's kernels/ for the package of that name
+    # transformers would import this folder's kernels/ in place of the package of that name.
     elsewhere = [path for path in sys.path if Path(path).resolve() != Path(__file__).parents[2]]
     monkeypatch.setattr(sys, "path", elsewhere)
     pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")
@@ -120,7 +120,7 @@ def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
 
 
 def bags(seed, n, w=7):
-    """Counts of w vectors: some bags of one vector, some equal."""
+    """Return counts of w vectors; some bags have only one vector, and some bags are equal."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (n, w)).astype(float)
     X[0], X[1], X[2] = np.eye(w)[3], 2 * X[3], X[3]
@@ -139,7 +139,7 @@ def test_word_rotators_scores_are_optimal_transport():
     result = np.array([scorer(i, np.arange(12)) for i in range(12)])
     truth = -np.array([[oracles.word_rotator(x, y, V) for y in X] for x in X])
     np.testing.assert_allclose(result, truth, atol=1e-9)
-    # a bag's scale does not matter, and directions bound the distance from below
+    # The scale of a bag does not matter, and the directions give a lower bound of the distance.
     np.testing.assert_array_equal(result[1], result[2])
     D = scorer.directions()
     bound = -0.5 * np.square(D[:, None] - D).sum(axis=2)

@@ -1,4 +1,4 @@
-"""Exact scores of candidate lists, and what the certificate says of those that are left out."""
+"""Exact scores of candidate lists, and what their certificate says about the other items."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_rescore_orders_candidates_by_exact_score(dtype):
     np.testing.assert_array_equal(result.indices, columns)
     np.testing.assert_allclose(result.scores[columns >= 0], keys[columns >= 0], rtol=1e-6)
     assert np.isneginf(result.scores[columns < 0]).all()
-    assert result.missing is None  # nothing is known of the others
+    assert result.missing is None  # Nothing is known about the other items.
     unbounded = rescore(QUERIES, items, LISTS, 50, upper_bounds=np.full(40, np.inf))
     assert (unbounded.missing == 50).all()
 
@@ -71,11 +71,11 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
     random = np.random.default_rng(5)
     certain = whole = 0
     for seed in range(100):
-        # integers: scores tie with each other and with bounds
+        # With integers, scores tie with each other and with the bounds.
         items = random.integers(-3, 4, (60, 6)) + 0.0
         queries = random.integers(-3, 4, (100, 6)) + 0.0
         truth = dense_oracle.keys(queries, items, "dot")
-        # mostly the best items by a rough score
+        # The lists mostly contain the best items by an inexact score.
         rough = truth + random.normal(0, random.choice([0.0, 1.0, 6.0]), truth.shape)
         lists = np.argsort(-rough, axis=1)[:, : int(random.integers(5, 40))]
         remaining = truth.copy()
@@ -87,7 +87,7 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         absent = (~(best[:, :, None] == result.indices[:, None]).any(axis=2)).sum(axis=1)
         assert (absent <= result.missing).all(), seed
         certain += (result.missing == 0).sum()
-        # by scores, as no bound can say more
+        # No bound can certify more than the true scores of the other items.
         kth = np.sort(truth, axis=1)[:, -k]
         whole += ((absent == 0) & (remaining.max(axis=1) < kth)).sum()
     assert 2000 < certain <= whole
@@ -116,7 +116,7 @@ def test_semantic_search_has_the_results_of_top_k(function, measure):
     expected = top_k(QUERIES, ITEMS, 4, measure=measure)
 
     def score(a, b):
-        """Stands for that of sentence-transformers."""
+        """A function with the name of one in sentence-transformers."""
 
     score.__name__ = function
     for score_function in (function, score):

@@ -130,7 +130,7 @@ def test_threads_blocks_and_batches_give_the_same_bits(measure):
         result = top_k(X, k=15, measure=measure, n_threads=n_threads)
         assert_same_bits(result.indices, expected.indices)
         assert_same_bits(result.scores, expected.scores)
-    # little memory makes small blocks
+    # A small working memory leads to small blocks.
     for memory in (0.4, 0.8, 1.5, 3):
         result = top_k(X, k=15, measure=measure, working_memory=memory)
         assert_same_bits(result.indices, expected.indices)

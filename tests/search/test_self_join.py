@@ -1,4 +1,4 @@
-"""Self-joins that multiply each pair of rows once find the same neighbours as any other search."""
+"""Self-joins that multiply each pair of rows once find the same neighbours as other searches."""
 
 import itertools
 
@@ -16,8 +16,8 @@ if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
-# the instruction sets of this machine whose tiles multiply codes without tile registers; sets that
-# this machine would not choose must be compiled for these tests alone
+# These instruction sets of this machine multiply codes without tile registers. All but the best one
+# compile kernels for these tests alone.
 BEST = cpu.supported_isas()[0]
 SETS = [
     # The tiles of avxvnni are those of vnni in half as wide registers.
@@ -27,7 +27,7 @@ SETS = [
     for isa in cpu.supported_isas()
     if isa in ("avx2", "avxvnni", "vnni")
 ]
-# as if rounds cost nothing, so that a few hundred rows are divided into many blocks
+# These costs make rounds free, so that a few hundred rows are divided into many blocks.
 SMALL_BLOCKS = {
     "min_panels_of_joined_block": 0, "panels_of_joined_block": 2, "min_sample_stride_of_join": 1,
     "min_columns_of_join": 1, "min_seconds_per_joined_neighbor": 0.0, "projected_columns": 0,
@@ -65,7 +65,7 @@ def test_neighbors_are_exact(joins, family, measure, isa):
     fastcos.set_config(isa=isa)
     for n_threads, k in ((1, 3), (3, 20)):
         check(X, k, measure, n_threads=n_threads)
-    # other families may have many equal rows, or norms that are too different
+    # Other families may have many equal rows, or norms that differ too much.
     assert joins or family is not FAMILIES[0]
 
 
@@ -107,7 +107,7 @@ def test_rows_of_very_different_norms(joins, measure, dtype, scales, isa):
     fastcos.set_config(isa=isa)
     for scale in scales:
         check((X * scale).astype(dtype), 5, measure, n_threads=2)
-    # beyond the ratio of norms that float32 can hold, the rows are searched in another way
+    # If the ratio of norms exceeds the range of float32, another method searches the rows.
     n_joins = len(joins)
     X = X * 10.0 ** rng.uniform(-25, 25, (300, 1))
     check(X.astype(dtype), 5, measure, n_threads=2)
@@ -140,7 +140,8 @@ def test_rows_whose_projection_helps_only_for_a_smaller_k(joins, monkeypatch, is
 
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_too_high_estimates_are_repaired(joins, isa):
-    # the neighbours of the first 40 rows lie in few panels, which the sample overestimates
+    # The neighbours of the first 40 rows lie in few panels, so the sample estimates too many of
+    # them.
     rng = np.random.default_rng(2)
     X = rng.standard_normal((2000, 16)).astype(np.float32)
     X[::97] = X[0] + 0.01 * rng.standard_normal((len(X[::97]), 16))
@@ -190,7 +191,7 @@ def test_plan_of_a_self_join(isa, n_threads):
     assert made.grid.n_query_blocks % (2 * n_threads) == 0
     assert made.grid.n_query_blocks * made.grid.queries_per_block >= 100_000
     assert 0 < made.buffer_bytes <= 2.0**30
-    # a projection that helps only for fewer neighbours than k
+    # This projection would help only if k were smaller.
     assert plan_of(100_000, isa, n_threads, projected_words=24).grid == made.grid
 
 

@@ -1,4 +1,4 @@
-"""Tasks that search other panels for the same queries share thresholds, whatever is in them."""
+"""Results are exact, whatever is in the thresholds that tasks on different panels share."""
 
 import threading
 
@@ -25,7 +25,7 @@ DIVIDED = {
 
 @pytest.fixture
 def grids(monkeypatch):
-    """Return the grids of all passes, of searches whose rows are divided."""
+    """Return a list of the grids of all passes of searches that divide the rows."""
     results, run = [], parallel.run
 
     def noted(kernel, blocks, *arguments, **options):
@@ -66,29 +66,29 @@ def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
     for n_threads in (3, 16):
         result = check(index, rows[:130], rows, 9, measure, n_threads=n_threads)
         np.testing.assert_array_equal(result.scores, expected.scores)
-    # groups of duplicates may be so few that every pair is scored
+    # There may be so few groups of duplicates that every pair is scored.
     assert not grids or any(grid.n_ranges > 1 for grid in grids)
 
 
 def delay(thresholds, random):
-    """Take back what tasks wrote, as if it came late or were lost."""
+    """Undo some of what tasks wrote, as if it came late or were lost."""
     thresholds[random.integers(len(thresholds), size=len(thresholds) // 2)] = -3e38
 
 
 def tear(thresholds, random):
-    """Mix the bytes of two values, as a store in two halves would."""
+    """Mix the bytes of two values, like a store that is split into two halves."""
     halves = thresholds.view(np.uint16)
     halves[random.integers(len(halves), size=4)] = halves[random.integers(len(halves), size=4)]
 
 
 def damage(thresholds, random):
-    """Write numbers that are thresholds of nothing."""
+    """Write numbers that are not valid thresholds."""
     places = random.integers(len(thresholds), size=4)
     wrong = np.array([np.nan, np.inf, 3e38, 1e3, 0.9, -np.inf, 1e-38], np.float32)
     thresholds[places] = random.choice(wrong, 4)
 
 
-# Thresholds of all measures are compared by the same code: one measure for each disturbance.
+# The same code compares the thresholds of all measures, so each disturbance is tested with one.
 @pytest.mark.parametrize(
     ("disturb", "measure"),
     [
@@ -138,7 +138,7 @@ def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, m
                 result = index.search(queries, 5, n_threads=n_threads)
                 np.testing.assert_array_equal(result.indices, truth)
     assert max(grid.n_ranges for grid in passes) > 1
-    if disturb is damage:  # the searches have noticed the damage
+    if disturb is damage:  # the searches noticed the damage, and searched again
         assert len(passes) > 6
 
 

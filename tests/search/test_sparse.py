@@ -1,4 +1,4 @@
-"""top_k of sparse rows against loops: ties, zeros, negatives, exclusions, every value type."""
+"""top_k of sparse rows, compared with loops: ties, zeros, negatives, exclusions, value types."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.oracles.compare import assert_same_bits, assert_same_neighbours
 
 
 def all_scores(Q, B, measure):
-    """Sums in the order of the columns, in float64."""
+    """Return float64 sums in the order of the columns."""
     Q, B = Q.astype(np.float64), B.astype(np.float64)
     totals = np.zeros((len(Q), len(B)))
     for column in range(Q.shape[1]):
@@ -22,7 +22,7 @@ def all_scores(Q, B, measure):
 
 
 def best(scores, k):
-    """The k best by descending score, equal scores by lower index; -1 and -inf where barred."""
+    """Return the k best by score, then by lower index; -1 and -inf replace barred items."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     values = np.take_along_axis(scores, order, axis=1)
     return np.where(np.isneginf(values), -1, order), values.astype(np.float32)
@@ -49,7 +49,7 @@ def rows(kind, n, d, density, seed=0):
     return dense.astype(np.float64)
 
 
-# the types of values and of sums differ: each kind compiles code of its own
+# Values and sums have different types, and each kind compiles its own code.
 KINDS = ["real"]
 KINDS += [
     pytest.param(kind, marks=pytest.mark.slow) for kind in ("binary", "counts", "signed", "large")
@@ -88,7 +88,7 @@ def test_formats_types_and_the_transpose_give_the_same_bits(kind):
 def test_dense_rows_have_the_same_neighbours(kind):
     X = rows(kind, 150, 40, 0.2)
     sparse, dense = top_k(sp.csr_array(X), k=12), top_k(X, k=12)
-    if kind != "real":  # whole numbers are exact in both; others are summed in another order
+    if kind != "real":  # Sums of whole numbers are exact in both; other sums depend on the order.
         assert_same_bits(sparse.indices, dense.indices)
         assert_same_bits(sparse.scores, dense.scores)
     scores = without_self(all_scores(X, X, "cosine"))
@@ -115,7 +115,8 @@ def test_allowed_excluded_and_low_items_are_not_found(kind):
     scores[exclude.toarray() != 0] = -np.inf
     for minimum in (None, 0.0, 0.3):
         barred = scores
-        if minimum is not None:  # compared with the scores that are returned, in float32
+        # The minimum is compared with the float32 scores that are returned.
+        if minimum is not None:
             barred = np.where(np.float32(scores) >= np.float32(minimum), scores, -np.inf)
         result = top_k(sp.csr_array(X), k=20, allowed=allowed, exclude=exclude, min_score=minimum)
         indices, values = best(barred, 20)
@@ -135,7 +136,7 @@ def test_a_row_may_find_itself(kind):
 @pytest.mark.slow
 def test_sums_of_whole_numbers_beyond_int32_are_exact():
     X = np.array([[2**14, 0, 2**14], [2**14, 1, 2**14], [2**14, 0, 2**14 - 1.0]])
-    # 2^29, within int32, against 2^45: a power of two more
+    # The sums are 2^29, which fits int32, and then 2^45; the rows differ by a power of two.
     narrow = top_k(sp.csr_array(X), k=2, measure="dot")
     wide = top_k(sp.csr_array(X * 2**8), k=2, measure="dot")
     assert_same_bits(narrow.indices, wide.indices)

@@ -1,4 +1,4 @@
-"""A threshold is compared with the score that is returned, in every search that takes one."""
+"""Every search with a threshold compares it with the scores that it returns."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TYPES = [np.float32, np.float64]
 
 
 def rows(seed, n, d, dtype, scale):
-    """Rows of whole numbers, some of them repeated, so that many scores are equal or nearly so."""
+    """Return rows of whole numbers with repeated rows, so that many scores are equal or close."""
     random = np.random.default_rng(seed)
     X = random.integers(-3, 4, (n, d)).astype(np.float64) * scale
     X[n // 2 :: 3] = X[: len(X[n // 2 :: 3])]

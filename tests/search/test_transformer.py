@@ -26,7 +26,7 @@ def test_the_graph_is_that_of_kneighbors_transformer(mode, ours, theirs):
         np.testing.assert_allclose(result.toarray(), expected.toarray(), atol=2e-6)
 
 
-# DBSCAN of scikit-learn 1.6 adds the diagonal itself, and then says that the rows are not sorted
+# In scikit-learn 1.6, DBSCAN adds the diagonal itself, and then warns that rows are not sorted.
 @pytest.mark.filterwarnings("ignore:Precomputed sparse input was not sorted")
 def test_graph_serves_estimators_with_precomputed_distances():
     rng = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def test_graph_serves_estimators_with_precomputed_distances():
     ).fit(X, y)
     assert classifier.score(X, y) == 1
     graph = NeighborsTransformer(20).fit_transform(X)
-    # a row that is nobody's neighbour is reached only through its own
+    # A row that is no neighbour of any row can be reached only through its own neighbours.
     graph = graph.maximum(graph.T)
     labels = DBSCAN(eps=0.6, metric="precomputed").fit_predict(graph)
     assert len(set(labels[:60])) == len(set(labels[60:])) == 1

@@ -1,4 +1,4 @@
-"""Search of rows that are not packed: the float64 scores of every pair decide what is right."""
+"""Searches of rows that are not packed agree with the float64 scores of every pair."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tests.oracles.dense_families import FAMILIES, gaussian
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 
-# kernels of their own: half a minute to compile
+# These tests use kernels that compile for half a minute.
 pytestmark = pytest.mark.slow
 KINDS = ("cosine", "dot", "euclidean")
 
@@ -30,7 +30,7 @@ def segment_of(items, kind, bias=None):
 
 
 def searched(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None):
-    """Return the method of the plan, and row numbers and scores."""
+    """Return the method of the plan, the row numbers and the scores."""
     segment, encoded = (
         segment_of(items, kind, bias),
         encoded_rows.encode_rows(queries, None, None, kind),

@@ -1,7 +1,7 @@
-"""Ten wrong calls of everything around an index: one line each, and nothing has changed after it.
+"""Each operation of an index refuses ten wrong calls, each in one line, and changes nothing.
 
-Each line names the argument, the rule and the value. The index of ten rows of four columns was
-saved; its content and every file of its directory must have the same bytes before and after.
+Each line names the argument, the rule and the value. The index has ten rows of four columns, and
+was saved. A wrong call must change no byte of its content or of the files in its directory.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ THRESHOLDS = [None, "0.5", np.nan, np.inf, [0.5], True]
 
 
 def each(valid, **wrong):
-    """Calls with one wrong value each among valid arguments."""
+    """Return calls with valid arguments, of which one is replaced by a wrong value."""
     return [(name, {**valid, name: value}) for name, values in wrong.items() for value in values]
 
 
@@ -100,7 +100,7 @@ FUNCTIONS = {
 
 
 def digest(index, folder):
-    """Of what the index holds, and of all files."""
+    """Return a digest of the content of the index and of all files."""
     result = hashlib.sha256(pickle.dumps(index))
     for file in sorted(folder.rglob("*")):
         result.update(str(file).encode() + (file.read_bytes() if file.is_file() else b""))
@@ -109,7 +109,7 @@ def digest(index, folder):
 
 @pytest.fixture
 def saved(tmp_path, monkeypatch):
-    """An index, saved in SAVED, beside a file and a directory of something else."""
+    """Return an index that is saved in SAVED, beside an unrelated file and directory."""
     monkeypatch.chdir(tmp_path)
     index = SimilarityIndex().fit(X)
     index.save("SAVED")

@@ -1,4 +1,4 @@
-"""A small model, and every measure with its parameters and its formula."""
+"""A small model, and the parameters and the formula of every measure."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ N_USERS, N_ITEMS, D = 90, 70, 6
 
 
 def model(seed=0):
-    """Users P and items B that share no symmetry: uneven columns, norms and a mean."""
+    """Return users P and items B without symmetry: uneven columns and norms, and a mean."""
     random = np.random.default_rng(seed)
     P = random.standard_normal((N_USERS, D)) * np.linspace(2, 0.5, D) + 0.3
     B = random.standard_normal((N_ITEMS, D)) * np.linspace(1, 3, D) + random.random(D)
@@ -19,7 +19,7 @@ def model(seed=0):
 
 
 class Spectrum:
-    """The attributes of a fitted LinearMF that measures read."""
+    """The attributes of a fitted LinearMF that the measures read."""
 
     shrinkage_ = np.linspace(0.9, 0.4, D)
     singular_values_ = np.linspace(300.0, 80.0, D)
@@ -51,7 +51,7 @@ def of_items(formula):
     return lambda P, B: formula(B)
 
 
-# name: parameters from (P, B), and the scores of the queries from (P, B); queries are the items
+# By name: the parameters from (P, B), and the scores from (P, B); the queries are the items.
 CASES = {
     "cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
     "dot": (dict, of_items(lambda B: B @ B.T)),
@@ -152,7 +152,7 @@ def parameters(name, P, B):
 
 
 def sides(name, P, B):
-    """Queries and searched rows of a measure for a model."""
+    """Return the queries and the searched rows of a measure, for a model."""
     if name == "weight_cosine":
         return (np.hstack([P[:N_ITEMS], B]),) * 2
     if name == "project_back_users":
@@ -161,7 +161,7 @@ def sides(name, P, B):
 
 
 def scores(name, P, B):
-    """All scores of the measure for a model, from its encoded rows in plain NumPy."""
+    """Return all scores of the measure for a model, by plain NumPy from the encoded rows."""
     queries, items = sides(name, P, B)
     fitted = get_measure(name, **parameters(name, P, B)).fit(items)
     if isinstance(fitted, UpperBounded):
@@ -180,7 +180,7 @@ def scores(name, P, B):
 
 
 def positive_weights(P, B):
-    """A model whose W_ii = <a_i, b_i> are positive."""
+    """Return a model in which every W_ii = <a_i, b_i> is positive."""
     A = P[:N_ITEMS].copy()
     signs = np.sign((A * B).sum(axis=1))
     return np.vstack([A * signs[:, None], P[N_ITEMS:]]), B
@@ -192,19 +192,19 @@ def model_of(name, seed=0):
 
 
 def truth_of(name, P, B):
-    """All scores of the measure for a model, by its formula."""
+    """Return all scores of the measure for a model, by the formula."""
     if name == "weight_cosine":
         return oracles.weights(sides(name, P, B)[1])
     return CASES[name][1](P, B)
 
 
 def off_diagonal(name, S):
-    """The scores without those of a row with itself, where both sides are the same rows."""
+    """Return the scores, without those of a row with itself if both sides are the same rows."""
     return S if name in {"user_item_dot", "user_item_cosine"} else oracles.others(S)
 
 
 def uneven_rows(n, d, seed=0):
-    """Clusters of all densities with hubs, norms from 0.1 to 10, duplicates and a zero row."""
+    """Return clusters of all densities, with hubs, norms of 0.1 to 10, duplicates, a zero row."""
     random = np.random.default_rng(seed)
     centres = random.standard_normal((6, d))
     deviations = 10 ** random.uniform(-2, 0, (6, 1))
@@ -217,7 +217,7 @@ def uneven_rows(n, d, seed=0):
 
 
 def transformed(cell, P, B, seed):
-    """The model after one of the changes that invariances declare."""
+    """Return the model after one of the changes that the declared invariances refer to."""
     random = np.random.default_rng(seed)
     if cell == "s":
         return P, 3.7 * B

@@ -9,7 +9,7 @@ from tests.oracles.audit import cosine_matrix, random_map
 
 
 def factors(seed, n=60, p=40, k=8):
-    """A model with distinct singular values, and its balanced factors."""
+    """Return a generator, balanced factors of a model, and their distinct singular values."""
     rng = np.random.default_rng(seed)
     U, V = (qr(rng.standard_normal((m, k)), mode="economic")[0] for m in (n, p))
     s = np.linspace(12, 1, k)
@@ -137,7 +137,7 @@ def test_a_singular_metric_has_fewer_dimensions():
 
 
 def test_query_metric_of_many_users_is_the_covariance():
-    # two blocks of 65,536 users
+    # These are two blocks; a block has 65,536 users.
     rng = np.random.default_rng(9)
     users = (rng.standard_normal((70_000, 6)) * np.arange(1, 7) + 2).astype(np.float32)
     whole = query_metric(users)

@@ -21,7 +21,7 @@ from tests.oracles.audit import (
 
 
 def random_pair(rng, d, kind):
-    """Gaussian; one sign in all products; small integers with zeros; nearly collinear; opposite."""
+    """Return a pair of a kind: Gaussian, equal signs, small integers, collinear, or opposite."""
     x, y = rng.standard_normal((2, d))
     if kind == 1:
         y = np.abs(y) * np.sign(x)
@@ -146,7 +146,7 @@ def test_unbounded_range_holds_and_is_approached():
 
 
 def two_position_cosines(x, y):
-    """Cosines where one or two positions carry all the weight but 1e-12 of it."""
+    """Return cosines for weights of which one or two positions have all but 1e-12."""
     d, values = len(x), []
     for i in range(d):
         for j in range(d):
@@ -160,7 +160,7 @@ def two_position_cosines(x, y):
 
 
 def batched_z(M, x, y):
-    """Fisher z of pairs (n, d) in metrics (n, d, d)."""
+    """Return Fisher's z of pairs (n, d) in metrics (n, d, d)."""
     xy, xx, yy = (np.einsum("ni,nij,nj->n", a, M, b) for a, b in ((x, y), (x, x), (y, y)))
     return np.arctanh(np.clip(xy / np.sqrt(xx * yy), -1 + 1e-15, 1 - 1e-15))
 

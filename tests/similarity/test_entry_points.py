@@ -1,8 +1,8 @@
-"""Every measure by its name through every entry point.
+"""Every entry point accepts every measure by its name.
 
-The entry points: top_k, blocks of scores, the index and its files, compare with labels, with
-held-out interactions and with given rows, and the commands neighbors and compare. Required
-parameters are given; without them the error says which and how.
+The entry points are top_k, blocks of scores, the index and its files, `compare` (with labels, with
+held-out interactions, with given rows), and the commands `neighbors` and `compare`. The tests pass
+required parameters; without them, an error names the parameters and how to pass them.
 """
 
 import csv
@@ -28,7 +28,7 @@ X = sp.csr_array((RANDOM.random((N_USERS, P)) < 0.4).astype(float))
 CLUSTERS = np.arange(P) % 4
 RESCALINGS = ["identity", "orthonormal", "weights", "balanced", "smoothed", "data"]
 
-# measures that need only rows
+# These measures need only rows.
 ALONE = [
     "cosine", "dot", "angular", "neg_euclidean", "eq2_cosine", "rescaled_cosine",
     "rescaled_cosine:identity", "centered_cosine", "all_but_the_top", "whitened_cosine",
@@ -50,7 +50,7 @@ WITH = {
 }
 OF_A_MODEL = [f"rescaled_cosine:{name}" for name in RESCALINGS[1:]]
 OF_ROWS = [*ALONE, *WITH, *OF_A_MODEL]
-# scores of pairs, for rerank
+# These scores of pairs are for rerank.
 SCORERS = ["sts_score", "word_rotators_distance"]
 NAMES = [*OF_ROWS, *USER_ITEM, *SCORERS]
 WITHOUT = {
@@ -67,7 +67,7 @@ class Model:
 
 
 def rows_and_measure(name):
-    """Rows, and the measure: the name alone where it needs no parameters."""
+    """Return rows, and the measure: only its name if it needs no parameters."""
     if name in OF_A_MODEL:
         return ITEMS, get_measure(name, model=Model)
     rows, parameters = WITH.get(name, (ITEMS, {}))
@@ -117,7 +117,7 @@ def test_scorer_name_error_points_to_rerank(name):
 
 
 def of_a_model(name):
-    """The measure as compare takes it for interactions: only two need more than a name."""
+    """Return the measure as `compare` takes it for interactions; only two need parameters."""
     if name == "soft_cosine":
         return get_measure(name, matrix=np.eye(4) + 0.5)
     if name == "learned_diagonal":
@@ -181,7 +181,7 @@ def test_compare_gives_the_other_side_to_measure_objects():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Rows, parameters, interactions and labels as files."""
+    """Write rows, parameters, interactions and labels to files."""
     folder = tmp_path_factory.mktemp("files")
     np.save(folder / "items.npy", ITEMS)
     for name, (rows, parameters) in WITH.items():
@@ -198,7 +198,7 @@ def files(tmp_path_factory):
 
 
 def spelled(name, files):
-    """The measure as the command line takes it."""
+    """Return the measure in the notation of the command line."""
     parameters = WITH.get(name, (None, {}))[1]
     return ":".join([name, *(f"{key}={files}/{name}-{key}.npy" for key in parameters)])
 
@@ -222,7 +222,7 @@ def test_neighbors_command_gives_the_model_to_measures(name, files, tmp_path):
     assert np.isfinite(np.load(out)["scores"]).all()
 
 
-# each runs under every rescaling: one of each kind of parameters by default
+# Each of these runs under every rescaling, so the default tests contain one per kind of parameters.
 SOME = ["csls", "rescaled_cosine:data"]
 WITH_LABELS = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "query_metric_cosine"]
 WITH_LABELS += ["popularity_whitened_cosine"]

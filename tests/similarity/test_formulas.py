@@ -1,4 +1,4 @@
-"""Every measure against its formula by every entry point, and its invariances cell by cell."""
+"""Every entry point agrees with each measure's formula, and the declared invariances hold."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ TWO_SIDES = {"user_item_dot", "user_item_cosine"}
 
 
 def test_every_measure_has_a_formula():
-    # learned_diagonal learns its weights: test_linear.py plants them
+    # learned_diagonal learns its weights, and test_linear.py tests it on planted weights.
     without = set(fastcos.list_measures()) - set(CASES) - {"learned_diagonal"}
     assert not without, "add its formula to tests/oracles/measures.py and to CASES in cases.py"
 
@@ -51,7 +51,7 @@ def test_top_k_finds_the_best_by_the_formula(name, dtype):
 
 
 def assert_best(result, truth, k):
-    """The k best of all scores, in order; only scores that differ by rounding may swap."""
+    """Check the k best scores in order; only scores whose difference is rounding may swap."""
     order = np.argsort(-truth, axis=1, kind="stable")[:, :k]
     best = np.take_along_axis(truth, order, axis=1)
     assert ((result.indices >= 0) == (best > -np.inf)).all()
@@ -64,7 +64,7 @@ def assert_best(result, truth, k):
 
 
 def threshold_between(truth, share):
-    """A score in the widest gap between the scores around a quantile."""
+    """Return a score in the middle of the widest gap near a quantile of the scores."""
     ascending = np.unique(truth[np.isfinite(truth)])
     at = int(share * len(ascending))
     gaps = np.diff(ascending[at : at + 20])
@@ -126,7 +126,7 @@ def test_zero_rows_and_duplicates_have_finite_ordered_scores(name):
         result = top_k(queries[:n], items, 6, measure=measure)
         assert np.isfinite(result.scores).all()
         assert (np.diff(result.scores, axis=1) <= 0).all()
-        # duplicates have equal scores: the lower number comes first
+        # Duplicates have equal scores, so the lower number comes first.
         for row in result.indices.tolist():
             places = [row.index(j) for j in (3, 4, 11) if j in row]
             assert places == sorted(places)

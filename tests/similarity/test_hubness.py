@@ -1,4 +1,4 @@
-"""Hubness-reduced similarities: which neighbours count, degenerate rows, and exactness."""
+"""Measures with reduced hubness: their neighbours, degenerate rows, and exactness."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_query_normalized_ignores_zero_rows_in_moments():
 
 
 def test_dis_sim_local_centres_rows_far_from_zero():
-    """Most rows lie close together; a few large ones must not settle from where to measure."""
+    """Most rows lie close together, and a few large rows must not determine the centre."""
     random = np.random.default_rng(0)
     rows = random.standard_normal((400, 6))
     rows[::20] *= 1000
@@ -86,7 +86,7 @@ def test_dis_sim_local_of_duplicates_is_finite():
 )
 def test_clusters_and_hubs_have_the_neighbours_of_the_formula(name, formula, n_neighbors, k):
     rows = uneven_rows(700, 12)
-    rows[11] = -rows[12]  # a zero row is not on the unit sphere
+    rows[11] = -rows[12]  # zero rows do not lie on the unit sphere
     truth = formula(rows.astype(np.float64), n_neighbors)
     np.fill_diagonal(truth, -np.inf)
     best = -np.sort(-truth, axis=1)[:, :k]

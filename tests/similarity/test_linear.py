@@ -118,7 +118,7 @@ def test_radial_cosine_spans_cosine_to_dot(power, same):
 
 
 def planted_pairs(n=60, m=900):
-    """Targets that are cosines under known weights of condition 2."""
+    """Return rows, known weights, pairs of rows, and targets: the cosines under these weights."""
     random = np.random.default_rng(2)
     B, w = random.standard_normal((n, D)), np.array([4.0, 1, 2, 1, 3, 1])
     pairs = random.integers(0, n, (m, 2))

@@ -1,6 +1,6 @@
-"""docs/reference/names.md lists every name of the literature, and refers to public objects.
+"""docs/reference/names.md lists the names in the literature, and refers to public objects.
 
-The names are written out here, so that a lost row of the page is noticed.
+The tests contain all names, so that a lost row of the page is noticed.
 """
 
 import csv
@@ -101,7 +101,7 @@ def test_names_are_those_of_the_list():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_page_refers_to_public_objects(name):
-    """A path from fastcos; the keywords of a call are arguments."""
+    """Every path starts at fastcos, and the keywords of a call are arguments of the function."""
     homes = re.findall(r"`([^`]+)`", ROWS[name])
     assert homes
     for home in homes:
@@ -116,7 +116,7 @@ def test_names_page_refers_to_public_objects(name):
 def _member(owner, name):
     if hasattr(owner, name):
         return getattr(owner, name)
-    # a field of a data class without a default is an annotation only
+    # A field of a data class without a default value exists only as an annotation.
     assert name in owner.__annotations__, f"{owner} has no {name}"
     return owner.__annotations__[name]
 

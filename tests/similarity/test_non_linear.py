@@ -1,4 +1,4 @@
-"""Similarities with an upper bound: no item exceeds it, and the search by it is exact."""
+"""No item exceeds the upper bound of a similarity, and a search by the bound is exact."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def nearly_equal():
 
 
 def of_one_direction():
-    """Same direction, other norms, and the opposite direction."""
+    """Return rows of several norms in one direction and in the opposite direction."""
     return np.outer(np.linspace(-20, 40, N), gaussian()[0])
 
 
@@ -76,7 +76,7 @@ ROWS = {
 
 
 def ranked_scores(measure, rows):
-    """Engine's raw scores of all pairs, descending in each row, and the exact ones beside them."""
+    """Return the engine's raw scores of all pairs, in descending order, and the exact scores."""
     items = encode_rows(measure.encode_items(rows), None, None, measure.metric_type)
     queries = encode_rows(measure.encode_queries(rows), None, None, measure.metric_type)
     segment = Segment(measure.metric_type, items, np.arange(len(rows)))
@@ -86,7 +86,7 @@ def ranked_scores(measure, rows):
 
 def assert_never_exceeded(measure, rows, upper_bound):
     raw, exact = ranked_scores(measure, rows)
-    # the best of all items with a raw score up to each
+    # For each raw score, this is the best exact score of all items whose raw score is not higher.
     best = np.maximum.accumulate(exact[:, ::-1], axis=1)[:, ::-1]
     before = np.full(len(rows), np.inf)
     for j in range(raw.shape[1]):
@@ -119,13 +119,13 @@ def test_norm_angle_upper_bound_holds_for_any_weight(shape, weight):
 
 
 def permutations_of_one_row():
-    """Sorted, all are equal: the bound of recos is exact but for its slack."""
+    """Return rows that are equal when sorted, so recos equals its bound except for the slack."""
     random = np.random.default_rng(1)
     return np.array([random.permutation(np.arange(1.0, D + 1)) for _ in range(N)])
 
 
 def regular_polygon():
-    """All rows have the same moments: the bound of mutual proximity is exact."""
+    """Return rows with equal moments, for which the bound of mutual proximity is exact."""
     angles = 2 * np.pi * np.arange(N) / N
     return np.column_stack([np.cos(angles), np.sin(angles)])
 
@@ -133,7 +133,7 @@ def regular_polygon():
 TIGHT = {
     ("recos", "permutations"): permutations_of_one_row,
     ("mutual_proximity", "polygon"): regular_polygon,
-    # only the angles differ, only the norms do
+    # In the first case, only the angles differ, and in the second case only the norms.
     ("norm_angle_distance", "angles"): regular_polygon,
     ("norm_angle_distance", "norms"): lambda: np.geomspace(1, 1e4, N)[:, None] * np.ones((1, 3)),
 }
@@ -171,7 +171,7 @@ def test_top_k_is_exact_for_adversarial_rows(name, shape, kind):
 @pytest.mark.parametrize("memory", [0.5, None])
 @pytest.mark.parametrize("name", NAMES)
 def test_long_candidate_lists_are_searched_exactly(name, memory):
-    """Rows whose first candidates decide little, among them zero rows and duplicates."""
+    """The first candidates of these rows decide little; some rows are zero or duplicates."""
     rows = uneven_rows(700, 12).astype(np.float64) ** 3
     fitted = get_measure(name).fit(rows)
     exact = fitted.rescore(rows, fitted.precompute(rows), np.tile(np.arange(700), (700, 1)))
@@ -193,7 +193,7 @@ def test_norm_angle_of_clusters_is_its_formula(n, d, weight):
     np.testing.assert_allclose(
         np.take_along_axis(truth, result.indices, axis=1), best, rtol=1e-7, atol=1e-7 * weight
     )
-    # identical rows come by their number
+    # Identical rows are ordered by their numbers.
     for row in result.indices.tolist():
         same = [j for j in row if j in (5, 17, 40, 90)]
         assert same == sorted(same)
@@ -221,7 +221,7 @@ def test_removed_items_are_not_found(name):
 
 
 def test_recos_of_opposite_orders_finds_the_lowest_indices():
-    """Every item has the least score, -1, so that no raw score excludes an item."""
+    """Every item has the lowest score, -1, so no raw score excludes an item."""
     scales = np.random.default_rng(5).uniform(0.5, 2, (300, 1))
     items, queries = scales * [-1.0, 1.0], np.array([[1.0, -1.0], [3.0, -3.0]])
     result = top_k(queries, items, k=3, measure="recos")

@@ -1,4 +1,4 @@
-"""Names, parameters and custom measures: what is found, and what is refused."""
+"""Names, parameters and custom measures: which are found, and which are refused."""
 
 import csv
 import inspect
@@ -14,7 +14,7 @@ from fastcos.similarity.base import REGISTRY
 from fastcos.similarity.rescalings import Rescaling
 from tests.similarity.cases import model
 
-# scores of pairs, for rerank
+# These scores of pairs are for rerank.
 SCORERS = {"sts_score", "word_rotators_distance"}
 LIST = Path(__file__).parents[1] / "data" / "measures.csv"
 
@@ -104,7 +104,7 @@ def test_fit_refuses_unusable_items(case):
 
 
 def class_of(name):
-    """The class of a measure, also where its name fixes a parameter."""
+    """Return the class of a measure, even if the name of the measure fixes a parameter."""
     maker = REGISTRY[name]
     return getattr(maker, "func", maker)
 
@@ -143,7 +143,7 @@ def test_declared_invariances_are_those_of_the_list():
             continue
         maker = class_of(name)
         ours = maker.invariances._asdict()
-        # "only along (1,..,1)" is a "-" with a remark
+        # "only along (1,..,1)" stands for "-" with a remark.
         differ = {cell for cell in cells if ours[cell] != cells[cell].replace("only", "-")}
         assert not differ, (
             f"{name}: the class declares {ours}, tests/data/measures.csv {cells}; one of them is "
@@ -166,7 +166,7 @@ def test_get_measure_says_where_scorers_are(name):
 def test_register_makes_a_class_known_by_name():
     @register
     class Reversed(BaseMeasure):
-        """Cosine with the reversed item."""
+        """A cosine that reverses the entries of each item."""
 
         name = "reversed_for_a_test"
 
@@ -185,7 +185,7 @@ def test_register_makes_a_class_known_by_name():
 
 
 def own(**members):
-    """An object of a measure class of one's own."""
+    """Return an instance of a new measure class with these members."""
     return type("Own", (BaseMeasure,), {"name": "own", **members})()
 
 

@@ -8,7 +8,7 @@ from fastcos.similarity.rescalings import Rescaling, as_diagonal, rescaling_grid
 SINGULAR_VALUES = np.array([9.0, 4.0, 1.0])
 SHRINKAGE = SINGULAR_VALUES**2 / (SINGULAR_VALUES**2 + 2.0)
 
-# theory of the family: name, (shrinkage, spectrum) of D, items (a, b), users (a, b)
+# The theory of the family: name, (shrinkage, spectrum) of D, items (a, b), users (a, b).
 FAMILY = [
     ("identity", (0, 0), (0.5, 0), (0.5, 1)),
     ("orthonormal", (0.5, 0), (0, 0), (1, 1)),
@@ -89,7 +89,7 @@ def test_as_diagonal_is_one_where_shrinkage_is_zero():
         D = as_diagonal(known.name, S, s)
         assert D[2] == 1
         assert np.isfinite(D).all()
-    # objective (2) cuts off directions whose singular value is not zero
+    # Objective (2) cuts off directions whose singular value is not zero.
     assert as_diagonal("data", np.array([0.9, 0.5, 0.0]), np.array([3.0, 1.0, 0.5]))[2] == 1
 
 

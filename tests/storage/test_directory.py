@@ -165,7 +165,7 @@ def test_save_arrays_refuses_objects_and_nan_fields(tmp_path):
 
 
 def test_a_writer_killed_at_any_step_leaves_old_or_new(saved, monkeypatch):
-    """Each system call in turn raises what a kill would leave: no later step happens."""
+    """Each system call in turn raises an error, as if the process were killed at this step."""
     new = {**ARRAYS, "rows": np.ones((2, 2))}
     original = {"fsync": os.fsync, "replace": Path.replace, "unlink": Path.unlink}
 
@@ -203,7 +203,7 @@ def test_a_writer_killed_at_any_step_leaves_old_or_new(saved, monkeypatch):
         if finished:
             assert stored.fields == {"version": 2}
             break
-        save_arrays(copy, "Example", new, {"version": 3})  # and the next save cleans up
+        save_arrays(copy, "Example", new, {"version": 3})  # the next save removes the remains
         files = {entry["file"] for entry in _header(copy)["arrays"].values()} | {"header.json"}
         assert {path.name for path in copy.iterdir()} == files
     assert last_step > 10
@@ -229,7 +229,7 @@ def test_a_reader_overtaken_by_a_writer_reads_the_new(saved, monkeypatch):
 
     def overtaken(*arguments):
         mapped = memmap(*arguments)
-        if next(calls) == 0:  # the files of the others are removed
+        if next(calls) == 0:  # Removes the files of the previous version.
             save_arrays(saved, "Example", {"rows": np.ones(3)}, {"version": 2})
         return mapped
 
@@ -282,7 +282,8 @@ def test_writers_remove_what_killed_ones_left(tmp_path):
     )
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code], check=False)
-        assert len(list(tmp_path.iterdir())) == 1  # that of the last one killed
+        # Only the folder of the last killed process remains.
+        assert len(list(tmp_path.iterdir())) == 1
     (tmp_path / ".new.backup").mkdir()  # not ours
     with storage.temporary_directory(tmp_path / "new") as living:
         with storage.temporary_directory(tmp_path / "new") as other:

@@ -1,4 +1,7 @@
-"""One writer at a time; without locks a warning, and no writer destroys what another one writes."""
+"""Only one writer saves at a time.
+
+Without locks, a warning appears, and no writer destroys data.
+"""
 
 import errno
 import multiprocessing
@@ -20,7 +23,7 @@ from fastcos.storage.locks import LockedError, lock_directory
 
 posix = pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 ROWS = np.random.default_rng(0).standard_normal((3_000, 16)).astype(np.float32)
-# runs in other processes: hold the lock of a directory until standard input ends
+# Other processes run this code; it holds the lock of a directory until standard input ends.
 HOLD = (
     "import pathlib, sys; from fastcos.storage.locks import lock_directory\n"
     "with lock_directory(pathlib.Path(sys.argv[1])):\n"
@@ -30,7 +33,7 @@ HOLD = (
 
 @pytest.fixture
 def holder(tmp_path):
-    """Another process that holds the lock of tmp_path."""
+    """Start another process, which holds the lock of tmp_path."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -143,7 +146,8 @@ def test_writers_without_locks_are_warned_once_and_destroy_nothing(
             tmp_path / "x", "Example", {"a": ROWS[1:]}, {}, kept_arrays=["b"], expected=first
         )
     names = {file.name for file in (tmp_path / "x").iterdir()}
-    assert len([name for name in names if name.startswith("a-")]) == 2  # others may need the file
+    # other processes may still need the old file
+    assert len([name for name in names if name.startswith("a-")]) == 2
     monkeypatch.setattr(storage.directory, "replace_file", delayed_by_another(tmp_path, second))
     with pytest.raises(ValueError, match="changed by another writer"):
         storage.save_arrays(tmp_path / "x", "Example", {"a": ROWS[2:]}, {}, expected=second)
@@ -175,7 +179,7 @@ def test_a_brief_lock_is_held_by_one_and_outlives_no_killed_one(tmp_path):
 
 
 def delayed_by_another(tmp_path, expected):
-    """Write a file after another process has saved, once."""
+    """Return a function that writes a file, the first time only after another process has saved."""
     replace_file, calls = storage.directory.replace_file, []
     code = (
         "import sys, numpy as np; from fastcos import storage\n"
@@ -204,7 +208,7 @@ def save_first(targets, number, barrier, results):
 
 
 def importing_once():
-    """Return a way to start processes: forks of one process, which has imported this module."""
+    """Return a context in which processes are forks of one that has imported this module."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context
@@ -230,7 +234,7 @@ def test_processes_that_save_a_new_directory_at_once_all_succeed(tmp_path):
 def search_to(out, delay, results):
     from fastcos.search import output_directory
 
-    output_directory.rows_per_block = lambda work, minimum: 64  # many blocks, as of a long run
+    output_directory.rows_per_block = lambda work, minimum: 64  # A long run has many blocks.
     time.sleep(delay)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -243,7 +247,7 @@ def search_to(out, delay, results):
 
 @posix
 def test_processes_with_the_same_out_all_get_the_result(tmp_path):
-    """Two start at once, and the third while they write."""
+    """Two processes start at once, and a third one while they write."""
     expected = int(fastcos.top_k(ROWS, k=3).indices.sum())
     context = importing_once()
     results = context.Queue()
@@ -323,7 +327,7 @@ def test_errors_about_values_are_reported_as_damage(tmp_path, error):
 
 
 def test_files_that_cannot_be_removed_do_not_fail_a_save(tmp_path, monkeypatch):
-    """As on Windows, where a file that is mapped cannot be removed."""
+    """On Windows, a file that is memory-mapped cannot be removed."""
     from pathlib import Path
 
     index = fastcos.SimilarityIndex().fit(ROWS)

@@ -1,4 +1,4 @@
-"""Argument checks: valid values come out in one form, others are refused by name and rule."""
+"""Argument checks return valid values in one form, and refuse others by name and rule."""
 
 import os
 import re
@@ -350,7 +350,7 @@ def test_check_scorable_refuses_overflow(dtype):
     large = validation.as_rows("X", np.full((2, 4), np.finfo(dtype).max, dtype))
     small = validation.as_rows("X", np.ones((2, 4), dtype))
     validation.check_scorable("X", small, small)
-    if dtype == np.float32:  # products are taken in float64
+    if dtype == np.float32:  # The products are computed in float64.
         validation.check_scorable("X", large, large)
         return
     for pair in ((large, small), (small, large), (-large, small)):
@@ -619,7 +619,8 @@ def test_only_a_matrix_is_taken_for_one_mask_per_query():
         validation.as_item_numbers("allowed", np.ones((2, 3), bool), 3)
     with pytest.raises(TypeError, match=r"got dtype float64 of shape \(3,\)$"):
         validation.as_item_numbers("allowed", np.ones(3), 3)
-    for items in (np.ones((2, 3)), np.ones((1, 2, 3), bool)):  # neither is one mask per query
+    # Neither array is one mask per query.
+    for items in (np.ones((2, 3)), np.ones((1, 2, 3), bool)):
         with pytest.raises(TypeError, match=r"got dtype \w+ of shape \([\d, ]+\)$"):
             validation.as_item_numbers("allowed", items, 3)
 

@@ -1,4 +1,4 @@
-"""Sizes and offsets beyond 2^31 and 2^63, with the limits lowered to the size of a test."""
+"""Sizes and offsets beyond 2^31 and 2^63, with limits that the tests lower to small sizes."""
 
 import dataclasses
 
@@ -106,6 +106,6 @@ def test_more_ids_or_items_than_an_integer_are_refused(X, tmp_path, monkeypatch)
 
 
 def test_auc_counts_pairs_beyond_63_bits():
-    # 3.5e9 pairs against 3.5e9, and sums of ranks past 2^63 before they are divided
+    # There are 3.5e9 x 3.5e9 pairs, so sums of ranks exceed 2^63 before they are divided.
     counts, near = np.array([[3_500_000_000, 0], [0, 3_500_000_000]]), np.zeros((2, 1), int)
     assert metrics.auc.auc_of_counts(counts, near)[0] == 1
