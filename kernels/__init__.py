@@ -31,35 +31,44 @@ kernel uses (``fingerprint``). The dispatcher loads the code from a file, or com
 saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
 that finds native code for every kernel that it calls (``native``) never imports Numba.
 
-In the following table, the file after an arrow uses the file before the arrow. In the last row of
-the table, the file before an arrow uses the file after the arrow.
+The files of this package serve the following purposes.
 
-================ =================================================================================
-dense search     few_queries: a few queries, each of which is compared with the codes of all items;
-                 projected_queries: the same search for items that have a projection;
-                 query_blocks -> candidate_buffers -> tile_top_k: many queries, in tiles of 32 x 32
-                 pairs;
-                 candidate_buffers -> self_join: each pair of rows is multiplied once;
-                 query_blocks -> range_search: all items above a score;
-                 used by all of these: query_encoding, candidate_filter (which pairs may be dropped,
-                 with the proof), projection_filter, pair_scores (exact scores) and select;
-                 packing -> query_encoding -> projection: codes of items and queries;
-                 exhaustive_top_k: every pair is scored; listed_items: listed pairs are scored;
-                 bits: rows of packed bits
-sparse search    inverted_lists -> sparse_top_k
-sparse products  sparse, sparse_blocks; csr: validation, transpose; tall_skinny: SVD
-measures         row_transforms, normal_cdf
-metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vote;
-                 label_permutations
-audit            intervals -> certificates -> attacks; worst_rescaling
-models, data     training; philox -> sampling
-machine          tiles: limits and memory of the tiles; probes: memory bandwidth and peak speed,
-                 with which benchmarks are compared
-arguments        records: named tuples of the arguments that Python passes to search kernels
-infrastructure   jit -> native (build) or compiler -> numba_internals, code_cache,
-                 fingerprint; cpu;
-                 simd: the operations that need vector registers, one file for each
-================ =================================================================================
+Dense search:
+
+- ``few_queries`` compares each of a few queries with the codes of all items.
+- ``projected_queries`` does the same for items that have a projection.
+- ``tile_top_k`` searches for many queries, in tiles of 32 x 32 pairs, with ``query_blocks`` and
+  ``candidate_buffers``.
+- ``self_join`` multiplies each pair of rows once, also with ``candidate_buffers``.
+- ``range_search`` finds all items above a score, with ``query_blocks``.
+- ``candidate_filter`` decides which pairs may be dropped, and contains the proof;
+  ``projection_filter`` drops pairs by their projected codes.
+- ``packing``, ``query_encoding`` and ``projection`` compute the codes of items and queries.
+- ``pair_scores`` computes exact scores, and ``select`` selects and sorts the best of them.
+- ``exhaustive_top_k`` scores every pair, and ``listed_items`` scores listed pairs.
+- ``bits`` searches rows of packed bits.
+
+Other operations:
+
+- ``sparse_top_k`` searches sparse rows by ``inverted_lists``.
+- ``sparse`` and ``sparse_blocks`` compute products of sparse matrices, ``csr`` validates and
+  transposes such matrices, and ``tall_skinny`` multiplies in the SVD.
+- ``row_transforms`` and ``normal_cdf`` compute similarity measures.
+- ``pair_reductions`` (with ``dot_tile``), ``label_ranks`` (with ``row_argsort``), ``knn_vote`` and
+  ``label_permutations`` compute metrics.
+- ``attacks`` uses ``certificates``, which uses ``intervals``; these files and ``worst_rescaling``
+  serve the audit.
+- ``training`` trains models, and ``sampling`` draws data with the random numbers of ``philox``.
+
+Infrastructure:
+
+- ``records`` defines named tuples of the arguments that Python passes to kernels.
+- ``jit`` runs native code (``native``, built by ``build``), or code that is compiled by
+  ``compiler`` with ``numba_internals``, ``code_cache`` and ``fingerprint``.
+- ``cpu`` knows the features of the CPU.
+- ``simd`` contains the operations that need vector registers, with one file per purpose.
+- ``tiles`` holds the limits and the memory of tiles.
+- ``probes`` measures the memory bandwidth and the peak speed, with which benchmarks are compared.
 """
 
 if __name__ != "fastcos.kernels":

@@ -17,7 +17,7 @@ from .jit import kernel
 
 # If two cosines differ by more than MARGIN, rounding errors cannot have changed their order.
 MARGIN = 1e-12
-# For each target, this many vertices of the box are tried. The first vertex follows from the
+# For each target, an attack tries this many vertices of the box. The first vertex follows from the
 # gradient at w = 1, and the second vertex from the gradient at the first vertex.
 ROUNDS = 2
 

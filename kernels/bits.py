@@ -1,9 +1,9 @@
 """Exact top-k of rows of packed bits by Hamming distance or cosine, for 8 items at a time.
 
-Eight items of a block are stored word by word: first the eight words 0, then the eight words 1, and
-so on. For each j, the eight words j form one vector. Three instructions therefore compare a word of
-a query with the corresponding words of eight items, and each lane of the vector counts the bits of
-one item.
+Eight items of a block are stored word by word: first the eight first words, then the eight second
+words, and so on. Eight words with the same number form one vector. Three instructions therefore
+compare a word of a query with the corresponding words of eight items, and each lane of the vector
+counts the bits of one item.
 """
 
 import numpy as np
@@ -61,8 +61,8 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, ro
                     if is_cosine:
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
-                    # Items are visited in ascending order, so an item that only ties with the k-th
-                    # best item found so far ranks below it.
+                    # Items are visited by ascending number. If an item only ties with the k-th best
+                    # item so far, it has a higher number, and is therefore not among the best k.
                     if score <= bounds[at] or item == self_rows[i]:
                         continue
                     best_scores[at, n_candidates[at]], best_rows[at, n_candidates[at]] = (

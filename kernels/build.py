@@ -87,7 +87,7 @@ def emit(job, folder):
 
     from . import compiler, native
 
-    compiler.stopwatch.is_announced = True  # the progress output replaces the announcement
+    compiler.stopwatch.is_announced = True  # the progress lines replace the announcement
     recorded = {}
 
     def record(kernel, arrays):

@@ -15,7 +15,7 @@ the items. For 60,000 rows of 768 columns, scoring in the order of the items is 
 scoring query by query.
 
 Items with equal scores are ordered by item number. Results contain only float64 scores
-(``pair_scores``), so results do not depend on tiles, blocks and estimates.
+(``pair_scores``), so results do not depend on tiles, blocks or estimates.
 
 In this file, `query` is the number of a query of the search, and i is the position of the query in
 the block. The number of the query's panel is q, and j is the position of the query in this panel.
@@ -200,9 +200,9 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """Raise each query's tau to the k-th best lower bound among the query's candidates.
 
-    The codes of a candidate give a lower bound on its K. The K that is computed from the float64
-    score of the candidate may be lower by up to the result of ``score_rounding``, because the score
-    has rounding errors. Therefore, this result is subtracted from the new tau.
+    The codes of a candidate give a lower bound on its K. However, the float64 score of the
+    candidate has rounding errors, so the K of this score may lie below the lower bound, by at most
+    ``score_rounding``. Therefore, the result of ``score_rounding`` is subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -389,8 +389,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             if shared_threshold > results.thresholds[query]:
                 results.thresholds[query] = shared_threshold
         results.unproved[query] = -NEVER
-        # The threshold of a query exceeds the proved thresholds only if it is an estimate, or if
-        # another task has found it.
+        # If the threshold of a query exceeds these proved thresholds, it is an estimate, or another
+        # task has found it.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

@@ -33,9 +33,9 @@ rounding error of a float32 sum.
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
 error of an inner product. The function ``score_rounding`` returns a bound on the rounding error of
-a score. The rounding errors of tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is
-enlarged by SLACK |w o|. Therefore a dropped pair has a float64 score strictly below the threshold
-by which it was dropped.
+a score. The rounding errors of tau and of w o are proportional to |a'| |b'| + |w o|, which is at
+least |tau|. To cover the part |w o|, W is enlarged by SLACK |w o|. Therefore a dropped pair has a
+float64 score strictly below the threshold by which it was dropped.
 
 Shift. Rows of embeddings often share a common direction. If a common direction c is subtracted from
 the rows before packing, a' and b' become shorter, and every term of the bound becomes smaller. For

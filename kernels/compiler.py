@@ -263,7 +263,7 @@ def slots_entry(kernel, kinds):
 
 
 def _from_slots(builder, kind, slot):
-    """Emit code that reads an LLVM value from slots; return the value and the next slot."""
+    """Emit code that reads an LLVM value from slots; return the value and the slot after it."""
     if isinstance(kind, ir.Aggregate):
         value = ir.Constant(kind, ir.Undefined)
         for position in range(len(kind)):

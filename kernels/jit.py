@@ -180,7 +180,7 @@ class Kernel:
         return function, arguments
 
     def bind_compiled(self, *arrays):
-        """Return Numba's dispatcher, which loads or compiles code when called, and `arrays`."""
+        """Return Numba's dispatcher (which loads or compiles code when called), and `arrays`."""
         if native.recorder is not None:
             native.recorder(self, arrays)
         if self._dispatcher is None:
@@ -232,7 +232,7 @@ class Kernel:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.dispatcher, name)  # such as `inspect_asm` of Numba's dispatcher
+        return getattr(self.dispatcher, name)  # `inspect_asm`, for example
 
     def __reduce__(self):
         return self.__qualname__  # like a function, a kernel is pickled by its name

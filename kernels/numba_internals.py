@@ -2,48 +2,38 @@
 
 Numba documents no way to store compiled code outside of its own cache, and no way to compile a
 function only for its callers. Except for one name in ``simd/emit.py``, only this file uses names
-that Numba or llvmlite may change without notice. The first table below lists names in groups. If a
-release of Numba lacks a name of a group, this package uses the fall-back of this group, which gives
-the same results. ``tests/kernels/test_numba_internals.py`` renames each name of the first table
-within Numba and checks the results.
+that Numba or llvmlite may change without notice.
 
-=================== ========================================= =====================================
-group               names                                     without them
-=================== ========================================= =====================================
-cache on disk       Dispatcher._cache; CompileResult._reduce  every process compiles what it calls,
-                    and _rebuild; JITCPUCodegen.magic_tuple;  after one warning
-                    CodeLibrary.has_dynamic_globals;
-                    serialize.dumps; rtsys.initialize
-intermediate code   JITCodeLibrary._optimize_final_module,    called kernels are compiled as Numba
-                    _finalize_final_module, _final_module     does it, which doubles the time of a
-                    and _finalized; Compiler.compile_extra,   first search
-                    compile_result, flags.no_compile,
-                    insert_user_function;
-                    Dispatcher.add_overload,
-                    get_call_template
-compiler lock       global_compiler_lock                      only this package's own lock is held
-                                                              at forks and compilations
-entries             CompileResult.entry_point                 every call checks the types of its
-                                                              arguments: 3 us for each named tuple
-=================== ========================================= =====================================
+The first list below contains four groups of names. If a release of Numba lacks a name of a group,
+this package uses the fall-back of this group, which gives the same results.
+``tests/kernels/test_numba_internals.py`` renames each of these names within Numba and checks the
+results.
 
-The names of the second table have no fall-back, because nothing else in Numba can replace them.
+- Cache on disk: Dispatcher._cache; CompileResult._reduce and _rebuild; JITCPUCodegen.magic_tuple;
+  CodeLibrary.has_dynamic_globals; serialize.dumps; rtsys.initialize. The fall-back compiles in
+  every process the code that the process calls, after one warning.
+- Intermediate code: JITCodeLibrary._optimize_final_module, _finalize_final_module, _final_module
+  and _finalized; Compiler.compile_extra, compile_result, flags.no_compile, insert_user_function;
+  Dispatcher.add_overload, get_call_template. The fall-back compiles called kernels as Numba does
+  it, which doubles the time of a first search.
+- Compiler lock: global_compiler_lock. The fall-back holds only this package's own lock during forks
+  and compilations.
+- Entries: CompileResult.entry_point. The fall-back checks the types of the arguments at every call,
+  which takes 3 us for each named tuple.
+
+The names of the second list have no fall-back, because nothing else in Numba can replace them.
 Therefore, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions`` tests. A
 weekly job tries the newest release.
 
-=================== ========================================= =====================================
-group               names                                     reason
-=================== ========================================= =====================================
-intrinsics          cpu_target.typing_context, its refresh    an intrinsic may be newer than the
-                    and resolve_value_type; types.Dispatcher  last refresh of the typing context
-calls of code       active_code_library, call_internal;       native wheels and the backend prange
-                    call_conv; get_pointer_to_function;       call kernels by address; the default
-                    serialize_using_bitcode                   backend, a thread pool, does not
-turns               Dispatcher.compile, replaced              processes that start together compile
-                                                              each kernel once
-typed pointers      PointerType.pointee of llvmlite.ir, in    vector operations ask a pointer for
-                    simd/emit.py                              the type of its elements
-=================== ========================================= =====================================
+- Intrinsics: cpu_target.typing_context, its refresh and resolve_value_type; types.Dispatcher. An
+  intrinsic may be newer than the last refresh of the typing context.
+- Calls of code: active_code_library, call_internal; call_conv; get_pointer_to_function;
+  serialize_using_bitcode. Native wheels and the backend prange call kernels by address, unlike the
+  default backend, which is a thread pool.
+- Turns: Dispatcher.compile, which this file replaces. Of processes that start together, only one
+  compiles each kernel.
+- Typed pointers: PointerType.pointee of llvmlite.ir, in simd/emit.py. Vector operations ask a
+  pointer for the type of its elements.
 
 ``numba.extending``, ``numba.typeof``, custom pipelines and the types of ``llvmlite.ir`` are
 documented.
@@ -232,9 +222,9 @@ def _keys(signature, target_context):
     and the widest tier comes first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. Every CPU feature except fused multiply-add is either an argument of the kernels
-    that depend on it, or changes only the code of one kernel and of the kernels that this kernel
-    calls.
+    multiply-add. No other CPU feature changes a result: kernels that depend on a feature take it as
+    an argument, except ``dot_tile``, whose code depends on the width of the registers, but whose
+    results do not.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):

@@ -49,7 +49,7 @@ class ProjectedQueries(NamedTuple):
 
     Attributes
     ----------
-    packed, corrections
+    packed, corrections : as in Block
         The same as the fields `packed` and `corrections` of Block, but for the projected codes
         instead of the full codes.
     bound_terms : float32 array (panels, 5, 32)

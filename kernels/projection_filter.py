@@ -154,7 +154,8 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         # prefetch.
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
-    elif q == 0:  # only for the first panel of queries: later panels hit the same items
+    # Only the first panel of queries prefetches, because later panels hit the same items.
+    elif q == 0:
         for at in range(n_hits):
             fetch_item(isa, packed, p * block.size, np.int64(block.hits[at] >> 5), words)
     for at in range(n_hits):

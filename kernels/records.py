@@ -200,9 +200,9 @@ class Items(NamedTuple):
         The instruction set of the tiles; see ``simd.instruction_sets``.
     metric_type : int
         DOT, COSINE or EUCLIDEAN of ``pair_scores``.
-    rows, norms, offsets
+    rows, norms, offsets : as in PairScoring
         The fields `items`, `item_norms` and `item_offsets` of PairScoring.
-    row_of_slot, packed, small_offsets, statistics
+    row_of_slot, packed, small_offsets, statistics : as in ItemPanels
         The fields of ItemPanels. If rows are searched without packing, `packed` holds the rows
         themselves. If the items have a projection, the panels of `packed` are laid out by item,
         except with AMX (see ``simd.panel``).
@@ -248,7 +248,7 @@ class Projection(NamedTuple):
     ----------
     axes : float32 array (axes / 32, d, 32)
         The axes, in groups of 32.
-    packed, statistics, remainder_norms
+    packed, statistics, remainder_norms : as in ProjectedPanels
         The fields of ProjectedPanels.
     words : int
         The number of words per row in the packed projections.
@@ -296,7 +296,7 @@ class ItemAddresses(NamedTuple):
 
     Attributes
     ----------
-    isa, metric_type
+    isa, metric_type : as in Items
         The fields of Items.
     table : int64 array (TABLE_SIZE,)
         The addresses and the sizes of the arrays, from which ``items_at`` makes the
@@ -322,7 +322,8 @@ ARRAYS_OF_ITEMS = (
     "signs", "tile_configuration", "scaling",
 )  # fmt: skip
 # The table of an ItemAddresses continues with two entries for each of these fields of Projection.
-# Again, the first entry is the address of an array, and the second is its number of elements.
+# For each field, the first entry is the address of an array, and the second entry is its number of
+# elements.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
 # Each of these constants is an index into the table of an ItemAddresses. At this index, the table
 # contains the address of an array. The entry after the address is the number of elements of the
@@ -407,7 +408,7 @@ class Queries(NamedTuple):
 
     Attributes
     ----------
-    rows, norms
+    rows, norms : as in PairScoring
         The fields `queries` and `query_norms` of PairScoring.
     scaling : QueryScaling
         The scaling of the queries.
@@ -455,7 +456,7 @@ class ProjectedSettings(NamedTuple):
 
     Attributes
     ----------
-    first_rank, panels_per_range, must_check
+    first_rank, panels_per_range, must_check : as in FewQuerySettings
         The fields of FewQuerySettings.
     sample_stride, sample_rank : int
         Every sample_stride-th panel belongs to a sample, where `sample_stride` is at least 2. The
@@ -480,7 +481,7 @@ class BlockSettings(NamedTuple):
     ----------
     queries_per_block, panels_per_range, n_ranges : int
         The number of queries of a block, the number of panels of a range, and the number of ranges.
-    capacity, sample_stride, sample_rank, use_projection
+    capacity, sample_stride, sample_rank, use_projection : as in PanelSettings
         The fields of PanelSettings.
     is_whole_search : bool
         Whether one task performs a whole search: it computes the final results of a block of
@@ -561,7 +562,7 @@ class SelfJoinState(NamedTuple):
     ----------
     packed : int32 array (panels * size,)
         The rows, packed as queries.
-    bound_terms, steps, corrections
+    bound_terms, steps, corrections : as in Block
         The fields of ``query_blocks.Block``, for the panels of all rows.
     units : float32 array (panels, 32)
         The number unit(i) of each row, which the docstring of ``self_join`` defines.

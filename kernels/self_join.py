@@ -28,12 +28,11 @@ For every row i, the scaled query a'(i) and the scaled item b'(i) are proportion
 
     a'(i) · b'(j) / slope(i) = a'(j) · b'(i) / slope(j),
 
-apart from rounding errors. SLACK covers these rounding errors, and also the rounding errors of the
-float32 operations of this file: the difference between SLACK and the bound for rotated rows
-(2^-17.8, see ``packing``) is 180 times the largest relative rounding error of one float32
-operation. Let unit(j) be s(j) / slope(j), multiplied by a constant that is the same for all rows.
-All bound terms of row i are divided by s(i). The inner product a'(i) · b'(j), divided by s(i), is
-therefore at most
+apart from rounding errors. SLACK covers the rounding errors of this equation, and those of the
+float32 operations of this file: SLACK exceeds the bound for rotated rows (2^-17.8, see ``packing``)
+by 180 times the largest relative rounding error of one float32 operation. Let unit(j) be s(j) /
+slope(j), multiplied by a constant that is the same for all rows. All bound terms of row i are
+divided by s(i). The inner product a'(i) · b'(j), divided by s(i), is therefore at most
 
     (v t(i) + error(j)) unit(j) / unit(i).
 
@@ -77,8 +76,8 @@ from .tiles import aligned_empty
 # are the rounds, which are numbered from 0.
 FIRST, LAST = -1, -2
 # A task compares this many panels of queries with every panel of items before it goes on to the
-# next queries, so that the queries stay in the second-level cache. It also writes the results of
-# this many panels of queries at a time.
+# next queries, so that the queries stay in the second-level cache. A task also writes the results
+# of this many panels of queries at a time.
 _PANELS_AT_ONCE = 8
 # The inner product of two rows of codes is below this number, and the number fits in int32.
 _LARGEST_PRODUCT = np.float32(2.1e9)
@@ -88,14 +87,15 @@ _LARGEST_PRODUCT = np.float32(2.1e9)
 def search_self_join(lo, hi, addresses, queries, batch, settings, state, results):
     """Run tasks lo to hi of one stage of a self-join.
 
-    `addresses` is an ItemAddresses. Its items are packed as int8 codes, and their instruction set
-    has no tile registers. `queries` is a Queries, and `batch` (n,) holds the number of the row in
-    each slot. `settings` is a SelfJoinSettings, `state` is a SelfJoinState, and `results` is a
-    SearchResults. In the stages FIRST and LAST, task t processes block t. In a round, task t
-    compares two blocks. In the stage LAST, the neighbours of query batch[i] are written to row
-    batch[i] of the arrays of results. All stages together perform O(n^2 d / 2) operations. A call
-    allocates 56 * capacity + 32 * k bytes; the caller allocates the SelfJoinState. In the stage
-    FIRST, a call also allocates the packed queries of a block, and 4 * sample_rank bytes per query.
+    `addresses` is an ItemAddresses. The items of the self-join are packed as int8 codes, for an
+    instruction set without tile registers. `queries` is a Queries, and `batch` (n,) holds the
+    number of the row in each slot. `settings` is a SelfJoinSettings, `state` is a SelfJoinState,
+    and `results` is a SearchResults. In the stages FIRST and LAST, task t processes block t. In a
+    round, task t compares two blocks. In the stage LAST, the neighbours of query batch[i] are
+    written to row batch[i] of the arrays of results. All stages together perform O(n^2 d / 2)
+    operations. A call allocates 56 * capacity + 32 * k bytes; the caller allocates the
+    SelfJoinState. In the stage FIRST, a call also allocates the packed queries of a block, and 4 *
+    sample_rank bytes per query.
     """
     items = items_at(addresses)
     candidates = state.candidates
@@ -162,7 +162,7 @@ def opponents(task, round_number, n_blocks):
     """Return the two blocks that a task compares in a round, the smaller number first.
 
     The n_blocks blocks are like players of a tournament in which everybody plays against everybody
-    else, and n_blocks is even. The last player keeps his seat, and the others move by one seat
+    else, and n_blocks is even. The last player keeps its seat, and the others move by one seat
     after every round. If a block has no panels, its tasks have nothing to do.
     """
     n_moving = n_blocks - 1
@@ -223,7 +223,7 @@ def _score_tile(p, q, items, block):
 def _compare_panels(
     q0, q1, p0, p1, batch, queries, items, block, units, terms, candidates, scratch
 ):
-    """Compare query panels q0 to q1 with item panels p0 to p1, and collect the candidates of both.
+    """Compare query panels q0 to q1 with item panels p0 to p1; collect candidates of all rows.
 
     Query panel q is compared only with the item panels from q on, so that each pair of panels is
     compared once. `terms` (4, 32) is overwritten.

@@ -94,9 +94,8 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
     """Multiply rows `first` to `last` as _multiply does, and prefetch the non-zeros of later rows.
 
-    Before the kernel multiplies a group of _ROWS_AT_ONCE rows, it prefetches the same number of
-    non-zeros further ahead: those that lie _VALIDATED_AT_ONCE positions after the non-zeros of the
-    group.
+    Before the kernel multiplies a group of _ROWS_AT_ONCE rows, it prefetches as many later
+    non-zeros as the group has, namely those that lie _VALIDATED_AT_ONCE positions after the group.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True

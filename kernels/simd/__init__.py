@@ -7,20 +7,23 @@ The plain function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set
 the results of the plain function and of the IR for every instruction set of the CPU. You need not
 read this package to understand a kernel: the docstring of each operation says what it computes.
 
-================== =============================================================================
-``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)
-``hits``           the scores of a tile that reach the thresholds of their queries
-``hadamard``       butterflies of the rotation of a row
-``quantise``       a scaled and shifted row in float32, and its int8 codes
-``low_precision``  the number types of rows; conversion of float16, bfloat16 and int8 to floats
-``pair_products``  float64 sums over two rows, in the order that defines exact scores
-``row_products``   these sums, and scaled rows; the number type is known only at run time
-``sparse_row``     sums over the non-zeros of a row; ``sums_above``: sums that reach a bound
-``dot_tile``       float64 products for metrics; ``tall_skinny``: products of an SVD's basis
-``hamming``        bits that rows have in common
-``memory``         prefetches, and arrays at an address
-``arithmetic``     a multiplication and an addition with one rounding; the lowest bit of a word
-================== =============================================================================
+- ``tile_scores``: approximate scores of 32 items with 32 queries, or with one query; ``panel``
+  describes the layout.
+- ``hits``: the scores of a tile that reach the thresholds of their queries.
+- ``hadamard``: butterflies of the rotation of a row.
+- ``quantise``: a scaled and shifted row in float32, and its int8 codes.
+- ``low_precision``: the number types of rows, and the conversion of float16, bfloat16 and int8
+  numbers to floats.
+- ``pair_products``: float64 sums over two rows, in the order that defines exact scores.
+- ``row_products``: the same sums, and scaled rows, for number types that are known only at run
+  time.
+- ``sparse_row``: sums over the non-zeros of a row.
+- ``sums_above``: the sums of a sparse search that reach a bound.
+- ``dot_tile``: float64 products for metrics.
+- ``tall_skinny``: products of the basis of an SVD.
+- ``hamming``: bits that rows have in common.
+- ``memory``: prefetches, and arrays at an address.
+- ``arithmetic``: a multiplication and an addition with one rounding, and the lowest bit of a word.
 
 ``emit`` contains the helpers that emit IR for loads, stores, broadcasts and loops.
 ``instruction_sets`` lists the instruction sets of the tiles and their properties. Outside this

@@ -2,41 +2,39 @@
 
 A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one float32. The words of
 a panel are stored in the order in which they are read, so the CPU prefetches them. The following
-table gives the order of the words. With int8 codes but without AMX, for example, a panel of items
-begins with word 0 of each of the first 8 items, followed by word 1 of each of these 8 items.
+list gives the order of the words, from the outermost to the innermost loop, for rows of d columns:
 
-=========== ================ ================================ =====================================
-set         words of a row   order of the words of items      order of the words of queries
-=========== ================ ================================ =====================================
-AMX         16 (d / 64)      step of 16 words, item, word     step, half of 16 queries, word, query
-other codes 2 (d / 8)        group of 8 items, word, item     word, query
-float32     d                item, word                       word, query
-=========== ================ ================================ =====================================
+- With AMX, a row has 16 words for each 64 columns, rounded up. Panels of items are ordered by step
+  (of 16 words), item and word. Panels of queries are ordered by step, half (of 16 queries), word
+  and query.
+- With other codes, a row has 2 words for each 8 columns, rounded up. Panels of items are ordered by
+  group (of 8 items), word and item. Panels of queries are ordered by word and query.
+- With float32, a row has d words. Panels of items are ordered by item and word. Panels of queries
+  are ordered by word and query.
+
+With int8 codes but without AMX, for example, a panel of items begins with word 0 of each of the
+first 8 items, followed by word 1 of each of these 8 items.
 
 If the items have a projection, the panels of their full codes are laid out *by item*, except with
 AMX. In a panel that is laid out by item, the words of each item lie together, as in a panel of
-float32. Panels of projected codes are always laid out as in the table.
+float32. Panels of projected codes are always laid out as in the list above.
 """
 
 # The number of items, or of queries, in a panel.
 PANEL = 32
-# The number of items in a group. The table above gives the order of the words of a group.
+# The number of items in a group. The docstring of this module gives the order of a group's words.
 GROUP = 8
-# The columns of the array ``statistics`` (panels, 5), which describes each panel of items:
-# - 1 over the quantisation step of the panel,
-# - the largest norm of a row,
-# - the largest norm of a residual, which is a row minus the step times the codes of the row,
-# - the largest and the smallest offset of an item.
+# The columns of the array ``statistics`` (panels, 5), which describes each panel of items.
+# INVERSE_STEP is 1 over the quantisation step of the panel. MAX_NORM is the largest norm of a row.
+# MAX_RESIDUAL is the largest norm of a residual, which is a row minus the step times the codes of
+# the row. MAX_OFFSET and MIN_OFFSET are the largest and the smallest offset of an item.
 INVERSE_STEP, MAX_NORM, MAX_RESIDUAL, MAX_OFFSET, MIN_OFFSET = range(5)
 N_STATISTICS = 5
 # The rows of an array ``bound_terms`` (4, 32), which describes each of the 32 queries of a panel by
-# four float32 numbers:
-# - the threshold,
-# - the norm of the residual,
-# - the norm of the codes times the step,
-# - the weight by which the offsets of items are multiplied.
-# All four bound terms are divided by the step of the query, so that they can be compared with
-# products of codes.
+# four float32 numbers. THRESHOLD is the threshold of the query. RESIDUAL_NORM is the norm of its
+# residual. CODE_NORM is the norm of its codes times the step. OFFSET_WEIGHT is the weight by which
+# the offsets of items are multiplied. All four bound terms are divided by the step of the query, so
+# that they can be compared with products of codes.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT = range(4)
 N_BOUND_TERMS = 4
 # The bound terms of projected codes have the shape (5, 32). The first row of the projected bound

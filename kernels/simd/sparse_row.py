@@ -190,7 +190,7 @@ class _RowCode:
         return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
 
     def scatter(self, vectors, panel, is_ahead):
-        """Emit a loop: add `vectors` times each non-zero to the row that the non-zero selects.
+        """Emit a loop that adds each non-zero times `vectors` to the row that the non-zero selects.
 
         If is_ahead is true and a row of the panel has at least CACHE_LINE bytes, rows of the panel
         are prefetched.
