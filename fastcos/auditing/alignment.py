@@ -136,8 +136,10 @@ class Alignment(Record):
             "items only in the old version": self.n_removed,
             "residual after the rotation": self.residual,
             "median cosine of an item with its old vector": float(np.median(self.self_cosines)),
-            "share of items whose old vector is nearest to their own": self.self_match_rate,
-            "share of such items before the alignment": self.self_match_rate_before,
+            "share of old vectors whose nearest new vector is of the same item": (
+                self.self_match_rate
+            ),
+            "share of such old vectors before the alignment": self.self_match_rate_before,
             "items that moved much more than most items": len(self.moved),
             "stored vectors of the old version remain valid": (
                 "yes" if self.old_vectors_valid else "no"
@@ -205,9 +207,9 @@ def align(
     Raises
     ------
     ValueError
-        If users or ids are passed for only one version, or if an array contains NaN or infinity. If
-        the items cannot be matched: the versions share no id, an id occurs twice, or no ids are
-        passed and the numbers of items differ.
+        Raised if users or ids are passed for only one version, or if an array contains NaN or
+        infinity. Also raised if the items cannot be matched: the versions share no id, an id occurs
+        twice, or no ids are passed and the numbers of items differ.
 
     See Also
     --------

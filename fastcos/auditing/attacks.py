@@ -15,10 +15,10 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# To remove a neighbour from the k nearest of an item, an attack first looks for weights that move
-# the k items that follow the neighbour in the item's list closer to the item. If these weights do
-# not remove the neighbour, the attack looks for weights that move a single competing item closer to
-# the item. An attack tries at most _COMPETITORS competing items.
+# To remove a neighbour of an item, an attack first takes the k items that follow the neighbour in
+# the item's list, and looks for weights that move these items closer to the item. If these weights
+# do not remove the neighbour, the attack looks for weights that move a single competing item closer
+# to the item. An attack tries at most _COMPETITORS competing items.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer to the item than the
 # neighbour is. The list of an item contains its k nearest neighbours and the next N_LISTED items.

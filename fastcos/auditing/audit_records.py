@@ -168,9 +168,9 @@ class LabelRecovery(Record):
         on items that the search did not use. The true range of the AUC is at least as wide as the
         range from ``low`` to ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of two rescalings D that the search found. Of all AUCs of rows ``items / D`` that
-        the search found, the AUC for D = ``low_rescaling`` is the lowest, and the AUC for D =
-        ``high_rescaling`` is the highest.
+        Diagonals of two rescalings D that the search found. The rows ``items / low_rescaling`` have
+        the lowest AUC that the search found, and the rows ``items / high_rescaling`` have the
+        highest.
     """
 
     condition: float

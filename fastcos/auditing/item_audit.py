@@ -43,8 +43,8 @@ _LABELLED_ROWS = 1000
 # A test compares the labels of items with the labels of their neighbours. At most _QUERIES labelled
 # items take part in the test.
 _QUERIES = 20_000
-# Number of items from which the sensitivity index is computed: it is a mean over the pairs of such
-# an item and one of its neighbours.
+# Number of items from which the sensitivity index is computed. The index is a mean over the pairs
+# of such an item and one of its neighbours.
 _INDEXED_ROWS = 2000
 # The report shows the mean of the sensitivity index over _RANDOM_BASES random bases, for comparison
 # with the index in the basis of the model.
@@ -125,9 +125,9 @@ def audit(
         their random seed. The rescaling between two short training runs, or between runs with
         different initial factors or optimisers, has a condition number of 2 to 30
         (``docs/explanation/scale_of_dimensions.md``). The paper (section 2.2) names two special
-        cases of D. In its simulation, the rescaling from one special case to the other has a
-        condition number of 5, and the rescaling from the original factors to either of them has a
-        condition number of 2.2.
+        cases of D. In the simulation of the paper, the rescaling from one special case to the other
+        has a condition number of 5, and the rescaling from the original factors to either of them
+        has a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
@@ -168,9 +168,9 @@ def audit(
     Raises
     ------
     ValueError
-        If an array contains NaN or infinity, or if fewer than k + 1 items are nonzero. If the
-        shapes do not match: users and items have different widths, or the length of ``labels``,
-        ``popularity``, ``activity`` or ``gradient_noise`` is wrong. If ``k``, ``condition``,
+        Raised if an array contains NaN or infinity, or if fewer than k + 1 items are nonzero.
+        Raised if users and items have different widths, or if the length of ``labels``,
+        ``popularity``, ``activity`` or ``gradient_noise`` is wrong. Raised if ``k``, ``condition``,
         ``trained_on``, ``weight_decay_on`` or ``random_state`` is out of range.
 
     Notes

@@ -68,8 +68,8 @@ class Audit(Record):
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
-        Number of sampled items whose neighbours were compared: those in the audited embeddings with
-        those in other parametrisations.
+        Number of sampled items for which the neighbours in the audited embeddings were compared
+        with the neighbours in other parametrisations.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument ``trained_on`` of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
@@ -418,8 +418,9 @@ class Audit(Record):
             sentences.append(
                 "With the gradient noise of this training, stochastic gradient descent forgets the "
                 f"scale of the factors in {self.epochs_to_forget:,.3g} epochs. In this time, the "
-                "distance of the factors from the converged factors falls to 1/e of its value. The "
-                "distance is the logarithm of the condition of the map from one to the other."
+                "distance of the factors from the converged factors falls to 1/e of its value. "
+                "This distance is the logarithm of the condition of the map from the factors to "
+                "the converged factors."
             )
         return " ".join(sentences)
 
@@ -526,10 +527,11 @@ class Audit(Record):
                 "How to read this",
                 (
                     "A loss judges the predictions of a model. Many losses do not determine the "
-                    "scale of the latent dimensions: multiplying the users by any diagonal matrix "
-                    "D and the items by its inverse leaves every prediction unchanged (Steck, "
-                    "Ekanadham, Kallus 2024, arXiv:2403.05440). If the loss does not determine the "
-                    "scale, then the initial factors, the optimiser and the number of epochs do.",
+                    "scale of the latent dimensions: multiplying the users by an invertible "
+                    "diagonal matrix D and the items by its inverse leaves every prediction "
+                    "unchanged (Steck, Ekanadham, Kallus 2024, arXiv:2403.05440). If the loss does "
+                    "not determine the scale, then the initial factors, the optimiser and the "
+                    "number of epochs do.",
                     "The condition of D is its largest factor divided by its smallest factor; a "
                     "rescaling of condition 1 changes no cosine. In the simulation of the paper, a "
                     "rescaling of condition 5 converts one of the two special cases of D to the "

@@ -2,10 +2,10 @@
 
 The same predictions can result from many pairs of user and item factors, which are related by
 invertible maps of the latent space. A loss that depends only on dot products does not choose among
-these pairs of factors. The training algorithm and the software choose. For example, a truncated SVD
-returns one pair, LSA returns a second one, and training with weight decay on users and items
-returns a third one. An invariant baseline is a similarity that no invertible map of the latent
-space changes.
+these pairs of factors. The training algorithm and the software choose the pair. For example, a
+truncated SVD returns one pair, LSA returns a second one, and training with weight decay on users
+and items returns a third one. An invariant baseline is a similarity that no invertible map of the
+latent space changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

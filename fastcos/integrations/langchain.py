@@ -238,10 +238,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         The metadata of all documents are read once, when a search with conditions first needs them.
         If you change the metadata of a document later, searches with conditions ignore the change.
 
-        ``min_score`` limits the result to documents with at least this score. ``min_score`` is a
-        number or a calibration. If it is a calibration, the threshold of the calibration is the
-        lowest score. A random pair reaches this threshold with a probability of at most ``fpr``,
-        which is the argument that was passed to ``calibrate``.
+        ``min_score`` is the lowest score of a returned document. Pass a number, or a calibration to
+        use the threshold of the calibration. A random pair reaches this threshold with a
+        probability of at most ``fpr``, which is the argument that was passed to ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 

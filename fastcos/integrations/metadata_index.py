@@ -29,7 +29,7 @@ class MetadataIndex:
     """Positions of documents by key and value of their metadata.
 
     A dict cannot look up unhashable values, such as lists. If a condition contains an unhashable
-    value, it is therefore compared with all unhashable values of the same key.
+    value, this value is therefore compared with all unhashable values of the same key.
     """
 
     def __init__(self) -> None:

@@ -248,8 +248,8 @@ class LinearMF(FactorModel):
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
-        values in this simulation exceed 100. In general, let σ be the singular value with the
-        number k/5 (rounded up), if the singular values are numbered from 1 in descending order. The
+        values in this simulation exceed 100. In general, number the singular values from 1 in
+        descending order, and let σ be the singular value with the number k/5 (rounded up). The
         default λ is σ² for Eq. 1 and σ for Eq. 2. For k up to 5, σ is the largest singular value.
         If σ is the largest singular value, the default λ is σ/2 for Eq. 2, because all columns of
         the solution would be zero with λ = σ.

@@ -94,10 +94,10 @@ def calibrate(
     Raises
     ------
     ValueError
-        If an array contains NaN or infinity, or if queries and items have different widths. If
-        ``fpr``, ``sample``, ``condition`` or ``random_state`` is out of range. If too many rows are
-        zero: without ``queries``, at least two items must be nonzero; with ``queries``, at least
-        one item and one query.
+        Raised if an array contains NaN or infinity, or if queries and items have different widths.
+        Raised if ``fpr``, ``sample``, ``condition`` or ``random_state`` is out of range. Raised if
+        too many rows are zero: without ``queries``, at least two items must be nonzero; with
+        ``queries``, at least one item and one query.
 
     Examples
     --------

@@ -74,7 +74,8 @@ class LabelledCalibration(Record):
             for threshold in thresholds
         ]  # fmt: skip
         title = (
-            "Error rates by threshold, and the probability that a pair with this score is relevant"
+            "Error rates of each threshold, and the probability that a pair with a score equal to "
+            "the threshold is relevant"
         )
         label = (
             "False-positive rate and false-negative rate by threshold: the share of irrelevant "
@@ -86,8 +87,8 @@ class LabelledCalibration(Record):
                 (
                     f"The probability that a pair is relevant ({self.method}) depends on the share "
                     "of relevant pairs among all pairs, which is usually far lower than among the "
-                    "labelled pairs. Each of the last columns shows the probability for one such "
-                    "share.",
+                    "labelled pairs. Each of the last columns shows the probability for one share "
+                    "of relevant pairs.",
                 ),
                 [Table(title, (*header, *(f"if {share:g}" for share in _PREVALENCES)), rows)],
                 figures=[Figure("operating_curve", self, 260, label)],

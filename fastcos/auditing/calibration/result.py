@@ -309,7 +309,7 @@ class Calibration(PairDistribution):
         if (tail := self.tail) is not None:
             model = (
                 "For scores that fewer than 100 pairs reach, a generalised Pareto distribution "
-                "replaces the observed one. It was fitted to the "
+                "replaces the observed distribution. It was fitted to the "
                 f"{tail.n_pairs:,} highest scores "
                 f"(shape {tail.shape:.2f}, scale {tail.scale:.3g}, start {tail.start:.3f}). The "
                 "largest distance between the fitted and the observed distribution "
