@@ -195,7 +195,7 @@ def own(**members):
         (
             own(encode_items=lambda self, B: np.where(B[5] == B, np.nan, B)),
             ValueError,
-            r"rows of a measure must be finite, got NaN or infinity in row 5 \(a zero row has no",
+            r"rows of a measure must be finite, got NaN or infinity in row 5 \(was a zero row",
         ),
         (
             own(encode_items=lambda self, B: B > 0),

@@ -284,7 +284,7 @@ def test_threads_with_the_same_out_all_get_the_result(tmp_path):
 @posix
 def test_another_request_is_refused_without_waiting(tmp_path):
     def ask_again(*_):
-        with pytest.raises(ValueError, match="of a run with another k; remove it"):
+        with pytest.raises(ValueError, match="of a run with another k; to start again, remove"):
             fastcos.top_k(ROWS, k=4, out=tmp_path / "out")
         raise KeyError
 
