@@ -149,7 +149,7 @@ LIGHT = (
     "reports", "validation", "config", "parallel", "storage", "linalg", "similarity", "search",
 )  # fmt: skip
 ALLOWED_AT_TOP = {"numpy", "fastcos", *sys.stdlib_module_names}
-# Classes of this file inherit from classes of scikit-learn.
+# The classes in these files inherit from classes of scikit-learn.
 SKLEARN_CLASSES = {"fastcos/search/transformer.py"}
 
 

@@ -94,8 +94,8 @@ def test_requirements_have_lower_bounds_and_only_numba_an_upper_one():
 
 # These distributions provide packages of another name.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
-# The types of these packages are recognised if the caller has imported the packages; the others
-# belong to adapters.
+# The types of some of these packages are recognised if the caller has imported the package; the
+# other packages belong to adapters.
 OF_THE_CALLER = {"langchain_core", "mteb", "scanpy", "torch", "vicinity", "anndata"}
 
 

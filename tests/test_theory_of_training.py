@@ -171,7 +171,7 @@ def weights_of(residuals, step, decay):
 
 
 def rest(P, Q, X, step, decay):
-    """Return κ from the found scale to the predicted one, which SciPy's matrix roots compute."""
+    """Return κ of the map from the final scale to the predicted one, by SciPy's matrix roots."""
     users, items, G = canonical(P, Q)
     of_users, of_items = weights_of(P @ Q.T - X, step, decay)
     A, B = (items.T * of_items) @ items, (users.T * of_users) @ users

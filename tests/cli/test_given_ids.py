@@ -55,7 +55,8 @@ def as_export(ids, rows):
     return ["served"]
 
 
-# Every order of ids in one format, and every format with one order; the other pairs are slow tests.
+# The default tests use every order of ids in one format, and every format with one order; the other
+# pairs are slow tests.
 @pytest.mark.parametrize(
     ("write", "ids"),
     [

@@ -219,7 +219,8 @@ def test_doctor_advises_on_each_problem():
         (line,) = doctor.advice({**fine, name: value})
         assert words in line
     assert "slow" in doctor.advice({**fine, "instruction_set": "generic"})[0]
-    # No advice recommends `warmup` if it could not compile or not keep the code.
+    # No advice recommends `warmup` if it could not compile anything, or could not keep the compiled
+    # code.
     for name in ("cache_writable", "numba_installed"):
         (line,) = doctor.advice({**fine, name: False, "search_is_compiled": False})
         assert "fastcos warmup" not in line

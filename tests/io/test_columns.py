@@ -1,4 +1,4 @@
-"""Columns of files by other programs are read in full, or refused with name, row and type."""
+"""Columns of files by other programs are read, or refused by an error with name, row and type."""
 
 import datetime
 import decimal
@@ -295,7 +295,7 @@ def test_a_text_with_numbers_among_dimensions_is_refused(tmp_path):
         ("0.5,6\n7,8\n", ([0, 1], [[0.5, 6], [7, 8]])),
         ("-5,6\n7,8\n", ([0, 1], [[-5, 6], [7, 8]])),
         ('a,"[5, 6]"\nb,"[7, 8]"\n', (["a", "b"], [[5, 6], [7, 8]])),
-        # as written by NumPy's savetxt.
+        # NumPy's savetxt writes numbers in this form.
         ("1.0e+00,2.0e+00\n3.0e+00,4.0e+00\n", ([0, 1], [[1, 2], [3, 4]])),
         # First lines that could be a header or not.
         ("a,5,6\nb,7,8\n", "got 'a, 5, 6': add a header line"),

@@ -64,7 +64,8 @@ def test_is_lost_counts_nearer_items():
     assert lost > 500
 
 
-# This test compiles a function that `attacked_radii`, called in the next test, contains already.
+# This test is slow, because it compiles this function separately. The next test covers the same
+# code, which attacked_radii contains.
 @pytest.mark.slow
 def test_find_counterexample_returns_valid_weights():
     broken, missed = 0, 0

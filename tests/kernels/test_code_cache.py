@@ -1,4 +1,4 @@
-"""Compiled code on disk is used, never outdated, never fatal, and private to its user."""
+"""Compiled code on disk is used, is never outdated, causes no fatal error, and is private."""
 
 import compileall
 import errno

@@ -6,7 +6,8 @@ from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import pair_products, row_products
 from tests.kernels.inputs import frozen, frozen_rows
 
-# For each pair: the array types of queries and items, and the number type of the items' bits.
+# Each entry holds the array type of the queries, the array type of the items, and the number type
+# that the bits of the items represent.
 PAIRS = [
     ("f4", "f4", "f4"), ("f8", "f8", "f8"), ("f8", "f4", "f4"), ("f8", "u2", "f2"),
     ("f8", "i2", "bfloat16"), ("f8", "i1", "i1"),

@@ -66,7 +66,7 @@ def query_codes(isa, depth, seed):
 
 
 def laid_out(isa, items, queries):
-    """Return items and queries in the layouts that the docstring of the module tiles describes."""
+    """Return items and queries in the layouts that ``simd.panel`` describes."""
     amx = isa == "amx"
     width = -(-items.shape[1] // (64 if amx else 8)) * (64 if amx else 8)
     left, right = np.zeros((2, 32, width), np.int8)
@@ -82,7 +82,11 @@ def laid_out(isa, items, queries):
 
 
 def coded_cases(*isas):
-    """Return instruction sets and numbers of columns; only one has the slow largest number."""
+    """Return pairs of an instruction set and a number of columns.
+
+    The largest number of columns takes long, so by default only one instruction set is tested with
+    it.
+    """
     best = next((isa for isa in isas if isa in cpu.supported_isas()), None)
     many = tiles.MAX_CODED_COLUMNS
     return [

@@ -291,7 +291,8 @@ def test_svd_progress_extrapolates_the_total():
     report.add(32)
     report.check(1e-1)
     report.add(32)
-    # The error fell to a tenth in 32 columns, so the rest needs four times as many.
+    # The error fell to a tenth in 32 columns, so the remaining four powers of ten need four times
+    # as many.
     report.check(1e-2)
     report.add(1)
     report.check(1.0)  # Without a decrease, no rate can be estimated.

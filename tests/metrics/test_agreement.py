@@ -304,7 +304,7 @@ def test_model_change_equals_dense_norm():
     assert result.value == pytest.approx(np.linalg.norm(P1 @ Q1.T - P2 @ Q2.T))
     assert result.relative == pytest.approx(result.value / np.linalg.norm(P1 @ Q1.T))
     G = random.standard_normal((4, 4))
-    # Both models are the same, and the result is not the square root of a rounding error.
+    # Both models are the same. The result is a rounding error, and not the square root of one.
     assert metrics.model_change(P1, Q1, P1 @ G, Q1 @ np.linalg.inv(G).T).relative < 1e-13
 
 

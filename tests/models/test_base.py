@@ -79,7 +79,7 @@ def test_recommend_takes_data_frames(model):
     pandas = pytest.importorskip("pandas")
     X = np.random.default_rng(0).poisson(1.0, (30, 8)).astype(np.float64)
     frame = pandas.DataFrame(X, columns=[f"item {j}" for j in range(8)])
-    recommendations = model.fit(frame).recommend(frame, 2)  # no warning of feature names
+    recommendations = model.fit(frame).recommend(frame, 2)  # no warning about feature names
     np.testing.assert_array_equal(recommendations.indices, model.fit(X).recommend(X, 2).indices)
 
 

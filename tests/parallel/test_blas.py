@@ -1,4 +1,4 @@
-"""BLAS uses one thread only if no other thread can notice it, else the program's number."""
+"""fastcos limits BLAS to one thread, but only if no other thread can notice the limit."""
 
 import contextlib
 import os  # noqa: F401  programs below import all names of this module

@@ -442,8 +442,8 @@ def test_ctrl_c_stops_a_call_within_half_a_second(n_threads):
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_second_ctrl_c_leaves_no_block_running(is_restarted):
     # The first Ctrl-C interrupts the wait, and the second one interrupts the wait for the running
-    # block. If system calls are restarted (as after an import of polars), both come when this block
-    # has ended.
+    # block. If system calls are restarted (as after an import of polars), both signals are handled
+    # only after this block has ended.
     signal.siginterrupt(signal.SIGINT, not is_restarted)
     release, ended = threading.Event(), threading.Event()
 

@@ -54,7 +54,7 @@ def order_of(page):
 
 
 def shown_row(comparison, known):
-    """Return the item embeddings under a named rescaling, or those of Eq. 2 without a name."""
+    """Return the item embeddings under a named rescaling, or those of Eq. 2 for `known` = None."""
     name = "dropout" if known is not None else "weight_decay"
     return comparison.models[name].item_embeddings(known and known.rescaling)
 

@@ -2,14 +2,15 @@
 
     python -m tests.robustness.calibrated_rates EXPERIMENT
 
-null       counts of pairs of 20,000 x 64 rows, compared with a float64 matrix, and the time
-sampled    1,000,000 x 128 rows, sampled: the time, and the error compared with a larger sample
-held_out   thresholds from one half of the rows, observed on the other half; six data sets
-tail       the tail model of a tenth of the rows, compared with all pairs of all rows
-fdr        the share of false discoveries among planted relevant pairs (--repeats 200)
-transfer   one number and one rate, applied to two versions of a model
-rescaling  the range of the threshold, compared with 10,000 random D and a grid of all D
-hubs       rates of single queries, by the cosine and by query_normalized
+- null: counts of pairs of 20,000 x 64 rows, compared with a float64 matrix, and the time.
+- sampled: the time for a sample of 1,000,000 x 128 rows, and the error compared with a larger
+  sample.
+- held_out: thresholds from one half of the rows, observed on the other half, in six data sets.
+- tail: the tail model of a tenth of the rows, compared with all pairs of all rows.
+- fdr: the share of false discoveries among planted relevant pairs (--repeats 200).
+- transfer: one number and one rate, applied to two versions of a model.
+- rescaling: the range of the threshold, compared with 10,000 random D and a grid of all D.
+- hubs: rates of single queries, by the cosine and by query_normalized.
 """
 
 import argparse

@@ -111,7 +111,7 @@ def confirm_one_thread() -> None:
 
 
 def blocks_of(operation: str) -> int:
-    """Return the number of blocks in the longest run of an operation; one block avoids the pool."""
+    """Return the number of blocks in the longest run of an operation; one block needs no pool."""
     results, run = [], parallel.run
     parallel.run = lambda of, cuts, *rest, **more: (  # type: ignore[assignment]
         results.append(len(cuts) - 1), run(of, cuts, *rest, **more),

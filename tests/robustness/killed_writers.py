@@ -2,10 +2,9 @@
 
     python -m tests.robustness.killed_writers KILLS KIND...
 
-A child alternately saves two versions to one place. After every kill, the place must contain one of
-the two, and completely. Per kind, the script prints how many kills left the first version, the
-second version, and temporary files. (The next writer may find temporary files, but no reader sees
-them.)
+A child alternately saves two versions to one place. After every kill, the place must contain one
+complete version. Per kind, the script prints how many kills left the first version, the second
+version, and temporary files. (The next writer may find temporary files, but no reader sees them.)
 
 The long kinds have checkpoints. A child that makes one version writes to the disk 26 times
 (neighbors), and is killed within a dozen writes. The script starts children until one completes the

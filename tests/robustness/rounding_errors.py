@@ -8,10 +8,10 @@ singular values. The script prints a Markdown table with the largest error, in u
 (ULP) of the size that the row names, and the allowed bound. It exits with status 1 if an error
 exceeds its bound.
 
-The sizes are the following. "terms" is the sum of the absolute values of the added products, for
-sums that may cancel. "result" is the exact result, and "1" is one. "s[0]² / s" is for singular
-values from a Gram matrix. "condition" is the ratio of a number before a subtraction, an inversion
-or a division to the number after it; the formulas are in rounding_formulas.py and
+The size "terms" is the sum of the absolute values of the added products, for sums that may cancel.
+The size "result" is the exact result, and the size "1" is one. The size "s[0]² / s" is for singular
+values from a Gram matrix. The size "condition" is the ratio of a number before a subtraction, an
+inversion or a division to the number after it. Its formulas are in rounding_formulas.py and
 rounding_metrics.py.
 """
 
@@ -219,7 +219,7 @@ def rescaled_cosine(x: Any, y: Any, squares: Any) -> Any:
 
 
 def interval_lines(repeats: int) -> Iterator[Line]:
-    """Compare the ends of cosine_interval with what their rescalings attain, and corners."""
+    """Compare the ends of cosine_interval with the cosines that rescalings and corners attain."""
     worst: dict[tuple[str, str, float], float] = {}
 
     def note(operation: str, values: str, bound: float, result: Any, truth: Any) -> None:

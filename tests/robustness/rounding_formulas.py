@@ -255,7 +255,7 @@ def best(values: Any, k: int = NEAREST) -> Any:
 
 
 def among(B: Rows) -> Any:
-    """Return the cosines of all items, and those of each item with the other items."""
+    """Return the cosines of all pairs of items, and for each item, its cosines with the others."""
     table = [[cosine(x, y) for y in B] for x in B]
     return table, [[c for j, c in enumerate(row) if j != i] for i, row in enumerate(table)]
 

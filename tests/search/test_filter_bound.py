@@ -1,8 +1,8 @@
 """Each term of the candidate filter's bound (kernels.candidate_filter) is correct and needed.
 
-In each test, only one term of the bound is large. Rows are quantised in rotated coordinates, so
-there either all entries of one side are whole steps, or the rounding errors of one side point in
-the direction of the other side.
+In each test, only one term of the bound is large. For the first two terms, one side (queries or
+items) has large rounding errors in the rotated coordinates, in which rows are quantised. The other
+side consists of whole steps in the directions of these errors.
 """
 
 import numpy as np

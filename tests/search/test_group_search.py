@@ -15,7 +15,7 @@ from tests.oracles import dense as dense_oracle
 RANDOM = np.random.default_rng(9)
 N, DEPTH, K = 1300, 24, 7
 ROWS = RANDOM.standard_normal((N, DEPTH)).astype(np.float32)
-ROWS[1100:] = ROWS[:200]  # equal scores are ordered by position
+ROWS[1100:] = ROWS[:200]  # Equal scores are ordered by position.
 # There is a large group, several groups of a few items, and one of a single item.
 SHARES = np.array([450, 250, 150, 100, 50, 25, 10, 6, 3, 3.0])
 GROUP_OF = RANDOM.choice(10, N, p=SHARES / SHARES.sum())

@@ -45,7 +45,8 @@ def test_a_second_save_writes_what_is_new(saved):
     after = files(path)
     written = sum(size for name, size in after.items() if name not in before)
     assert set(before) <= set(after)
-    assert written < sum(before.values()) / 30  # 1/60 of the rows, plus the headers of files
+    # This save writes 1/60 of the rows, and the headers of files.
+    assert written < sum(before.values()) / 30
     index.remove(["7", "new 3"])
     index.save(path)
     names = set(files(path)) - set(after)

@@ -137,7 +137,8 @@ PROJECTED_TABLE = [
 def facts_of(made):
     """Return the fields of a plan of packed rows that the tables list."""
     grid, sample = made.grid, made.sample
-    assert not (made.first_rank and made.capacity)  # each kernel reads only one of them
+    # each kernel reads only first_rank or only capacity
+    assert not (made.first_rank and made.capacity)
     candidates = made.first_rank or made.capacity
     return (
         made.kernel, grid.queries_per_block, grid.panels_per_range, sample.stride, sample.rank,

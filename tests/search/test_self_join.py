@@ -27,7 +27,8 @@ SETS = [
     for isa in cpu.supported_isas()
     if isa in ("avx2", "avxvnni", "vnni")
 ]
-# These costs make rounds free, so that a few hundred rows are divided into many blocks.
+# With these costs, the rounds of a self-join cost nothing, so a few hundred rows are divided into
+# many blocks.
 SMALL_BLOCKS = {
     "min_panels_of_joined_block": 0, "panels_of_joined_block": 2, "min_sample_stride_of_join": 1,
     "min_columns_of_join": 1, "min_seconds_per_joined_neighbor": 0.0, "projected_columns": 0,

@@ -45,7 +45,8 @@ def check(index, queries, rows, k, measure, **options):
     return result
 
 
-# Every family by the cosine, and every measure on one family; the other pairs are slow tests.
+# The default tests search every family by the cosine, and one family by every measure; the other
+# pairs are slow tests.
 @pytest.mark.parametrize(
     ("family", "measure"),
     [
