@@ -157,7 +157,9 @@ def test_a_measure_that_no_file_can_hold_is_refused_by_name(items, tmp_path):
     class Own(type(get_measure("cosine"))):
         pass
 
-    with pytest.raises(TypeError, match="measure must be a name or an instance of a registered class"):
+    with pytest.raises(
+        TypeError, match="measure must be a name or an instance of a registered class"
+    ):
         SimilarityIndex(Own()).fit(items).save(tmp_path / "index")
 
     @register
