@@ -284,8 +284,9 @@ class _CrossFitting:
     ) -> BootstrapInterval:
         """Return the cross-fitted lead of the best candidate over a reference score.
 
-        The best candidate is chosen from the candidates whose indices are in `numbers`. Its lead is
-        its score minus the reference score, which the function `reference` returns for candidate 0.
+        The best candidate is chosen from the candidates whose indices are in `numbers`. The lead is
+        the score of the best candidate minus the reference score, which the function `reference`
+        returns for candidate 0.
         """
         values, scores_on_samples = [], []
         for choice, test in ((0, 1), (1, 0)):

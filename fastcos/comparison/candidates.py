@@ -195,7 +195,7 @@ class Candidate:
         return type(self._source)
 
     def rows(self, embeddings: Embeddings) -> Rows:
-        """Return the rows that the measure compares: the users for ``USER_USER``, or the items."""
+        """Return the rows to compare: users for a measure in ``USER_USER``, and items otherwise."""
         if self.compares_users and embeddings.users is not None:
             return as_rows("users", embeddings.users)
         if embeddings.model is not None:
@@ -240,8 +240,9 @@ def select_candidates(
     if the embeddings lack data that one of them requires. If `measures` is "default", the twelve
     measures in ``DEFAULT_MEASURES`` are compared. If `measures` is None, all measures are compared
     except the measures in ``_DUPLICATES``. If `measures` is None or "default", the function leaves
-    out every measure for which the embeddings lack required data. The second result is a dict that
-    maps each of the measures left out to a description of the data that it requires.
+    out every measure for which the embeddings lack required data. The second result is a dict: its
+    keys are the measures that are left out, and each value describes the data that the measure
+    requires.
 
     If `with_users` is false, the function leaves out the measures that compare users, and raises an
     error if one of them is in the list. There is one exception: if there is no model, the vectors

@@ -380,8 +380,8 @@ def _candidates(
     Every measure is a candidate under the first rescaling and under each further rescaling that may
     change its scores. Each of these candidates is repeated after every preprocessing. If
     `with_columns` is true, the measures that compare columns of X are also candidates; they need no
-    model. The second result is a dict that maps each measure left out to a text. The text says
-    which data or how much memory the measure requires.
+    model. The second result is a dict: its keys are the measures that are left out, and each value
+    says which data or how much memory the measure requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

@@ -286,7 +286,7 @@ class _Basis:
         """Return Q, R and C such that Q'Q = I and, in working precision, Z = Q R + B C.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
-        the part of Z in the span of B, and consists of rounding errors. It must be subtracted from
+        the part of Z in the span of B, and consists of rounding errors. B C must be subtracted from
         Z, because scaling a short column of Z to length 1 enlarges the errors of this column. For
         example, an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3 relative
         to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing

@@ -54,7 +54,8 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     function works on a private copy if it must sum duplicates, sort indices or drop explicit zeros.
     If `keep_zeros` is true, explicit zeros remain in the result, and do not make a copy necessary.
     Integers and booleans are converted to float64, in which duplicate entries are summed. If no
-    magnitude in the result exceeds 2^24, the result is converted to float32, which is then exact.
+    magnitude in the result exceeds 2^24, float32 can represent the result exactly, and the result
+    is converted to float32.
     The validation reads the non-zeros once.
     """
     import scipy.sparse as sp

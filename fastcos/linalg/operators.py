@@ -47,9 +47,9 @@ _EVEN_BLOCKS = 4
 _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
-# A product of at least this many bytes does not fit into the caches, so it is no longer there when
-# the caller reads it. Kernels therefore bypass the caches when they write a product of this size to
-# memory, which saves about 7% of the time.
+# A product of at least this many bytes does not fit into the caches, so the caller must read it
+# from memory. Kernels therefore bypass the caches when they write a product of this size to memory,
+# which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
 # If a product is summed over all rows of X in order, each thread multiplies one group of columns of
 # the factor at a time. The width of a group is a multiple of this number.
@@ -64,8 +64,8 @@ NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
 # replaces the transposed blocks. For a Q with 64 columns, transposed blocks took 35% less time if X
-# had 84,432 columns, and 20% less time if X had 40,000 columns. If X had 17,192 columns, they took
-# 90% more time.
+# had 84,432 columns, and 20% less time if X had 40,000 columns. If X had 17,192 columns,
+# transposed blocks took 90% more time.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.

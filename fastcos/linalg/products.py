@@ -188,9 +188,9 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     900,000 non-zeros, this function is 1.1 to 1.5 times as fast as a check followed by a product
     (bench/lab/curves.py). The function returns None in three cases: if X has an invalid entry, if
     another kernel is faster, or if the kernel would have to be compiled for a rare type. If the
-    function returns None, the caller must check X before the product. Whether X is checked
-    beforehand does not change any bit of the result. Duplicate and unsorted entries are added in
-    the order in which they are stored.
+    function returns None, the caller must check X before the product. The result has the same bits
+    whether or not X is checked beforehand. Duplicate and unsorted entries are added in the order in
+    which they are stored.
     """
     arrays = unchecked_arrays("X", X)
     if arrays is None or arrays.indices.dtype != np.int32:

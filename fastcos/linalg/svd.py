@@ -19,8 +19,8 @@ from fastcos.validation import Floats
 # eigendecomposition.
 DENSE_SIDE = 2048
 # If at least 1 / _DENSE_SHARE of all triplets are requested, direct_svd and randomized_svd compute
-# a dense eigendecomposition, because Lanczos would take longer (the task "svd" of
-# bench/compare/tasks.py).
+# a dense eigendecomposition, because Lanczos would take longer. The task "svd" of
+# bench/compare/tasks.py measures both.
 _DENSE_SHARE = 5
 # If no entry exceeds this magnitude, the sum of 10^6 squared entries does not overflow in float32.
 _LARGEST_FLOAT32 = 1e15
@@ -49,7 +49,7 @@ class SVD(NamedTuple):
     U : ndarray (n, k) or None
         Left singular vectors as columns, or None with ``compute_u=False``. If n > p, the columns of
         U are orthogonal except for errors that are a small multiple of eps (s[0] / s)². If n <= p,
-        the same is true of the rows of Vt.
+        the rows of Vt are orthogonal except for errors of this size.
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)

@@ -89,11 +89,11 @@ def one_blas_thread() -> Iterator[None]:
     program may change the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. The end of the ``with`` block would then undo this change.
     Another thread might also save the number of BLAS threads during the ``with`` block, when this
-    number is 1. If it restored the saved number after the block, BLAS would stay limited to one
-    thread. Therefore BLAS is limited only if all other threads of the process are daemons; a worker
-    of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads are ignored, because
-    they seldom call BLAS. Examples of daemon threads are the threads of our pool, the threads that
-    draw progress bars, and the threads of a notebook's kernel.
+    number is 1. If that thread restored the saved number after the block, BLAS would stay limited
+    to one thread. Therefore BLAS is limited only if all other threads of the process are daemons; a
+    worker of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads are ignored,
+    because they seldom call BLAS. Examples of daemon threads are the threads of our pool, the
+    threads that draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

@@ -55,10 +55,10 @@ class _Places:
     """The CPUs on which helping threads may run: all except the CPU of the last caller.
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
-    thread. In a KVM virtual machine, Linux does so after every pause of a few milliseconds, because
-    a sleeping CPU does not count as idle. A helping thread that is woken on the caller's CPU must
-    wait for the caller. A call on two threads then takes as long as on one thread
-    (docs/dev/costs.md, "Threads after a pause").
+    thread. In a KVM virtual machine, a sleeping CPU does not count as idle, so Linux chooses the
+    CPU of the waking thread after every pause of a few milliseconds. A helping thread that is woken
+    on the caller's CPU must wait for the caller. A call on two threads then takes as long as on one
+    thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class _Places:
     def leave_caller_cpu(self) -> None:
         """Keep the helping threads off the CPU on which the calling thread runs.
 
-        If the previous caller ran on the same CPU, this method takes less than a microsecond.
-        Otherwise, it takes about two microseconds per helping thread.
+        If the previous caller ran on the same CPU, this method takes less than a microsecond. If
+        not, this method takes about two microseconds per helping thread.
         """
         cpu = -1 if _getcpu is None else int(_getcpu())
         if cpu == self._caller_cpu:

@@ -108,8 +108,8 @@ def _is_marked() -> bool:
 
 
 def _mark(target: str) -> str:
-    # config.isa() is called only if the user has chosen an instruction set. Otherwise, it would
-    # import LLVM to find the default instruction set, and this import takes 0.4 s.
+    # config.isa() is called only if the user has chosen an instruction set. For all other users,
+    # config.isa() would import LLVM to find the default instruction set, which takes 0.4 s.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{isa}_{target}"

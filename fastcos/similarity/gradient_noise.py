@@ -192,8 +192,8 @@ def gradient_noise(
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # These are the Gram matrices of the converged items and of the converged users. The weighted
-    # Gram matrix is the same for both.
+    # These are the Gram matrices of the converged items and of the converged users. The converged
+    # items and the converged users have the same weighted Gram matrix.
     items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     weighted = G @ noise_of_items @ G
     epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit

@@ -19,8 +19,7 @@ from fastcos.similarity.row_maps import as_contiguous
 from fastcos.similarity.row_transforms import inverses, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# DisSimLocal subtracts a point from all rows. It computes this point from this number of sampled
-# rows.
+# DisSimLocal subtracts from all rows a point that it computes from this number of sampled rows.
 _SAMPLE = 256
 # Number of steps of Weiszfeld's algorithm towards the geometric median of the sampled rows.
 _WEISZFELD_STEPS = 16

@@ -40,8 +40,8 @@ _AXIS_SAMPLE = 4096
 # grid. As a function of the cosine, this largest value is a maximum of increasing linear functions
 # and therefore convex. Linear interpolation between two grid points therefore gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
-# NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the sum g / λ + θ is π
-# at both ends of the curve that the docstring of the class describes.
+# NormAngleDistance: the weight w of the encoded norm. The docstring of the class describes a curve.
+# For w = 2/π and s = 2, the sum t = g / λ + θ is π at both ends of this curve.
 _NORM_SHARE = 2 / np.pi
 # NormAngleDistance: relative rounding error of a squared distance, per coordinate.
 _ROUNDING = 4 * 2.0**-52

@@ -74,7 +74,7 @@ class Checkpoint:
     OccupiedError is raised if the directory holds a run whose request differs from `request`, or an
     incomplete run of a different version of fastcos. `arrays` contains the shape and the dtype of
     each array; disk space for all arrays is reserved before the first block is written. `block` is
-    the number of rows per block; if a run is resumed, the number with which it was started is used.
+    the number of rows per block; a resumed run keeps the number with which it was started.
 
     Only one thread of one process writes a directory at a time. A second writer of the same
     directory issues a warning that names the first writer, and waits until the first writer has
@@ -138,8 +138,8 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Another writer has completed the run. If it had completed the run before mkdir was
-            # called, mkdir has created an empty directory, which is removed here.
+            # Another writer has completed the run. If the run was completed before mkdir was called,
+            # mkdir has created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()

@@ -273,8 +273,8 @@ def as_rows(
     converted to this type. X is copied only if its memory order or its type must change. Rows of
     uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
     number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
-    the function does not look for NaN and infinity in float32 rows. The caller must then compute
-    the norms of the rows: the norm of a row with NaN or infinity is not finite.
+    the function does not look for NaN and infinity in float32 rows. The caller must then check that
+    the norms of the rows are finite, because the norm of a row with NaN or infinity is not finite.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:

@@ -39,7 +39,8 @@ N_QUERIES = 1000
 N_VOTERS = 10
 # To find the k voters of a query, its scores are divided into N_GROUPS * k groups, and the maximum
 # of each group is computed. The k-th largest maximum is a lower bound on the k-th best score. If a
-# query has 5,000 or more scores, at most about 1.06 k of them reach this lower bound.
+# query has 5,000 or more scores, the scores that reach this lower bound are at most about 6 % more
+# than k.
 N_GROUPS = 20
 # The test of the AUC scores this number of queries against each other, and ranks the scores. The
 # ranks for 300 queries take 0.2 MB per candidate.
@@ -192,8 +193,8 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the outcomes of the tests for local and for global recovery of the labels.
 
-    If neither test is significant, but a test of a single label is, the outcome for this label
-    comes first in the list.
+    If neither of these two tests is significant, but a test of a single label is significant, the
+    outcome for this label comes first in the list.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT

@@ -238,8 +238,8 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
     """Return the exponents a and b of the rescaling that is nearest to the solution of Eq. 2.
 
     The fit makes the scales of the columns of V S^(1/2 - a) Σ^-b similar to the scales of the
-    columns of c V diag(weights), where the factor c is free. It minimises the sum of the squared
-    differences between the logarithms of these scales. Both exponents lie between -1 and 1.
+    columns of c V diag(weights), where the factor c is free. The fit minimises the sum of the
+    squared differences between the logarithms of these scales. Both exponents lie between -1 and 1.
     """
     positive = weights > 0
     if not positive.any():
@@ -433,7 +433,7 @@ def _max_items(d: int, users: bool) -> int:
 
 
 def _map_stride(n: int, width: int) -> tuple[int, str]:
-    """Return the stride and the caption of the heat map: of n items, it shows every stride-th."""
+    """Return the stride and the caption of the heat map, which shows one item per stride."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
     return stride, f"Cosines of all pairs of {'items' if stride == 1 else f'one item in {stride}'}"
 
