@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Report how much the cosine similarities of item embeddings depend on the scale of each latent
 dimension. A loss that depends only on dot products of users and items does not determine the scale
-of a dimension. If one dimension of the items is multiplied by a number, and the same dimension of
-the users is divided by this number, every prediction stays the same, but the cosines between items
-change. The report contains bounds on the share of nearest neighbours that remain neighbours under
-every rescaling whose condition number is at most --condition. The report also compares the
+of a dimension. A rescaling multiplies each dimension of the items by a number, and divides the same
+dimension of the users by this number. Every prediction then stays the same, but the cosines between
+items change. The condition number of a rescaling is its largest factor divided by its smallest. The
+report contains a lower and an upper bound on the share of nearest neighbours that remain neighbours
+under every rescaling with a condition number of at most --condition. The report also compares the
 neighbours in ITEMS with the neighbours in other forms of the same model, and recommends
 similarities that no rescaling changes. The command writes audit.json and audit.html, a page that
-needs no network. With --against, the command also reports how many neighbours have changed since an
-old version of the embeddings, and how many of these changes are explained by a linear change of
-basis. The exit status is 1 if a share is below its limit in --fail-under."""
+needs no network.
+
+With --against, the command also reports how many neighbours have changed since an old version of
+the embeddings, and how many of these changes a linear change of basis explains. With --fail-under,
+the exit status is 1 if a share is below the limit that you give for this share."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -47,7 +50,7 @@ examples:
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
 input: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
-# Number of rows whose pairs are scored to compute thresholds. 2,000 rows form 4 million pairs.
+# The thresholds are computed from the pairs of this many rows. 2,000 rows form 4 million pairs.
 _CALIBRATED = 2000
 LIMITS = ("certified", "jaccard", "unchanged")
 
@@ -142,8 +145,8 @@ def run(args: argparse.Namespace) -> int:
             model.items[rows], old_model.items[old_rows], users=model.users,
             old_users=old_model.users, k=args.k, random_state=args.seed,
         )  # fmt: skip
-        # diff_models returns positions among the common items, but the report shows items of the
-        # new version. The positions are therefore converted to row numbers of the new version.
+        # diff_models numbers the items among those that both versions contain. The report needs
+        # the row numbers of these items in the new version.
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=args.seed
@@ -152,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
     document = {
         **facts,
         "audit": provenance.json_ready(report.to_dict()),
-        # The audit needs only the thresholds; `fastcos calibrate` writes the whole distribution.
+        # audit.json contains only thresholds; `fastcos calibrate` writes the whole distribution.
         "calibration": {
             "verdict": calibration.verdict,
             "n_pairs": calibration.n_pairs,
@@ -209,8 +212,8 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
 def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
     """Return the values of --trained-on and --weight-decay-on.
 
-    If ITEMS is a folder that `fastcos fit` wrote, an option with the value "unknown" gets the value
-    that follows from the saved model.
+    If ITEMS is a folder that `fastcos fit` wrote, the function replaces the value "unknown" by the
+    loss or the weight decay of the saved model.
     """
     trained_on, weight_decay_on = args.trained_on, args.weight_decay_on
     if is_model_folder(args.items):
@@ -258,8 +261,8 @@ def _write_explorer(
 def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
     """Read the factors of the old version, if there is one.
 
-    Return the old factors, the row numbers of the common items in the new version, and the row
-    numbers of the same items in the old version.
+    Return the old factors and two arrays of row numbers. The first array contains the rows of the
+    common items in the new version, and the second array contains their rows in the old version.
     """
     if args.against is None:
         validation.check_none("--old-users", args.old_users, "without --against")
@@ -328,7 +331,7 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
 
 
 def _limits(args: argparse.Namespace) -> dict[str, float]:
-    """Return the limits of --fail-under as a dict, whose keys are the names of the shares."""
+    """Return a dict of the limits in --fail-under: the name of each share, and its limit."""
     limits = {}
     for part in [] if args.fail_under is None else args.fail_under.split(","):
         name, _, share = part.partition("=")
@@ -341,7 +344,7 @@ def _limits(args: argparse.Namespace) -> dict[str, float]:
 
 
 def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float]) -> int:
-    """Return 1, and print the reason, if a share is below its limit."""
+    """Return 1 and print the reason if a share is below its limit; otherwise, return 0."""
     shares = {
         "certified": report.at_condition.certified,
         "jaccard": report.worst_parametrization.jaccard,

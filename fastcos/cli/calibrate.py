@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from fastcos.auditing import Calibration, LabelledCalibration
 
 DESCRIPTION = """\
-Report what similarity scores mean: the share of random pairs whose score reaches a given score, the
-threshold for each of several false-positive rates, confidence intervals of these thresholds, and
-examples of pairs just above and below the threshold. With --condition, the command also reports how
-far rescalings of the latent dimensions move the threshold. If you pass a table of pairs that are
+Report what similarity scores mean. For each of several false-positive rates, the report contains
+the threshold and a confidence interval of the threshold. With --score, it begins with the share of
+random pairs that score at least as high. With --condition, the command also reports how far
+rescalings of the latent dimensions move the threshold. If you pass a table of pairs that are
 labelled as relevant or irrelevant (--labelled), the command also reports the error rates of each
 threshold, and the probability that a pair with a given score is relevant. The command writes
 calibration.json, which can be read without fastcos, and calibration.html, a page that needs no
-network."""
+network. The page also shows pairs just above and just below the threshold of --fpr. With
+--labelled, the command also writes labelled.json."""
 EPILOG = f"""\
 examples:
   fastcos calibrate items.npy
@@ -37,8 +38,8 @@ examples:
   fastcos calibrate items.npy --measure query_normalized
 input: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
-# Default number of queries, and of items, that are drawn. 20,000 queries and 20,000 items form 400
-# million pairs.
+# By default, the command draws this many queries and this many items. 20,000 queries and 20,000
+# items form 400 million pairs.
 SAMPLE = 20_000
 FOLDER = "calibration"
 
@@ -182,8 +183,9 @@ def _next_commands(
 ) -> list[tuple[list[str], str]]:
     """Return a command that searches with the threshold.
 
-    If no threshold reaches the requested false-positive rate, return two commands: one finds the
-    items that are copies of other items, and the other one calibrates without these copies.
+    If no threshold reaches the requested false-positive rate, return two commands. The first
+    command finds the items that are copies of other items, and the second command calibrates
+    without these copies.
     """
     columns = options.option_words(args, "vector_column", "id_column", "ids", "names")
     if args.measure != "cosine":

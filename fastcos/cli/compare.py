@@ -34,26 +34,28 @@ if TYPE_CHECKING:
     from fastcos.similarity import Measure
 
 DESCRIPTION = """\
-Report which similarity to use, how much better than the plain cosine it is, and whether the
-difference exceeds chance.
+Report which similarity to use, how much better it is than the plain cosine, and whether this
+difference could be due to chance.
 
 For a file of interactions, the command fits a model that minimises Eq. 1 of Steck et al. 2024
 (arXiv:2403.05440), and evaluates twelve measures under several rescalings of this model. The
 command also evaluates the measures with a second model, which minimises Eq. 2 of Steck et al. 2024.
 A rescaling D is a diagonal matrix that scales the latent dimensions without changing the
 predictions. With --labels, the score of a measure states how well the measure recovers the labels
-of the items; without --labels, it states how well the measure predicts held-out interactions. The
-score is computed on a sample of 2,000 items. With --all, the command evaluates every measure and a
-grid of rescalings on a sample of 10,000 items. The command prints a conclusion, the ranking of the
-measures, a table of the rescalings as in Steck et al. 2024, and the ten nearest neighbours of
-popular items under several rescalings. The command writes comparison.html, a page on which you can
-sort the measures and open the details of each one; measures.csv, .png and .svg; comparison.csv,
-.png, .svg and .json; and neighbors.csv. With labels and --all, it also writes exponents.png.
+of the items. Without --labels, the score states how well the measure predicts held-out
+interactions. The score is computed on a sample of 2,000 items. With --all, the command evaluates
+every measure and a grid of rescalings on a sample of 10,000 items. The command prints a conclusion,
+the ranking of the measures, a table of the rescalings as in Steck et al. 2024, and the ten nearest
+neighbours of popular items under several rescalings. The command writes comparison.html, a page on
+which you can sort the measures and open the details of each measure. It also writes measures.csv,
+.png and .svg; comparison.csv, .png, .svg and .json; and neighbors.csv. With --labels and --all, it
+also writes exponents.png.
 
-For vectors (a file, or the items of a folder written by `fastcos fit`), the command evaluates how
-well the scores of every measure recover the labels of --labels, or how strongly these scores
-correlate with the ratings of --pairs. The command writes comparison.json. For the labels, and for
-each file of --pairs, it also writes a page (.html), a table (.csv) and a figure (.png and .svg).
+INTERACTIONS may also be a file of vectors, or a folder written by `fastcos fit`. With --labels, the
+command then evaluates how well the scores of each measure recover the labels. With --pairs, it
+evaluates how strongly the scores of each measure correlate with the ratings of the pairs. The
+command writes comparison.json. For the labels, and for each file of --pairs, it also writes a page
+(.html), a table (.csv) and a figure (.png and .svg).
 
 You can pass a model that you have trained: a file with embeddings of items and users, such as a
 model saved by implicit (--model FILE). With --model, the command evaluates how well the twelve
@@ -81,8 +83,8 @@ N_SAMPLED = 2000
 # index is at most 0.005. The time of the comparison grows with the square of the number of items.
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-# Number of example items. For each example item, the page shows the neighbours that every candidate
-# finds. If there are five labels, the page shows about a dozen items with each label.
+# Number of example items. For each example item, the page shows the neighbours that each candidate
+# (a measure with a model) finds. With five labels, about a dozen example items have each label.
 N_EXAMPLES = 64
 # In a terminal of 120 columns, this many lists of item names fit side by side.
 N_SHOWN_COLUMNS = 4
@@ -111,16 +113,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--user-ids", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
     help_ = (
-        "measures to compare with the cosine, or the word all (default for interactions: twelve "
-        "measures of which no two rank items in the same way; fastcos.list_measures() in Python "
-        "returns all names); "
+        "measures to compare with the cosine, or the word all. The default for interactions is "
+        "twelve measures, no two of which rank items in the same way. fastcos.list_measures() in "
+        "Python returns all names; "
         f"{options.MEASURE_SYNTAX}"
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "names of preprocessing steps, or the word all; for each name, one model is fitted to the "
-        "preprocessed interactions, and is compared with the model of the original interactions "
-        "(default none; help(fastcos.compare) in Python describes all names)"
+        "names of preprocessing steps, or the word all (default none). For each name, the command "
+        "fits a model to the preprocessed interactions, and compares it with the model of the "
+        "original interactions. help(fastcos.compare) in Python describes all names"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
@@ -132,9 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "the square of the (K/5)-th largest singular value, where K is the rank"
     )
     options.add_output(parser, "comparison")
-    help_ = (
-        "print the neighbours of N popular items, no two of which have the same label (default 3)"
-    )
+    help_ = "print the neighbours of N popular items, each with a different label (default 3)"
     add("--show", type=int, default=3, metavar="N", help=help_)
     options.add_common(parser)
 
@@ -304,7 +304,8 @@ def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
 def _compare_vectors(args: argparse.Namespace) -> int:
     """Compare measures for vectors on held-out interactions, on labels and on each file of pairs.
 
-    Return 1 if there is a task in which no measure exceeds the chance level, else 0.
+    Each of these data sets is a task. Return 0 if, in every task, at least one measure exceeds the
+    chance level; otherwise, return 1.
     """
     from fastcos.comparison import compare_vectors
     from fastcos.plots.html import leaderboard_page
@@ -409,11 +410,11 @@ def _seconds(text: str | None) -> float | None:
 
 
 def popular_items(comparison: "Comparison", n: int) -> list[int]:
-    """Return n popular items, which have different labels.
+    """Return n popular items with different labels.
 
     The function takes the most popular item of each label, and returns the n most popular of these
-    items. Without labels, it returns the n most popular of all items. If there is a sample of
-    items, only items in the sample are returned.
+    items. Without labels, it returns the n most popular of all items. If the comparison used a
+    sample of the items, only items in the sample are returned.
     """
     order = np.argsort(-comparison.popularity, kind="stable")
     if comparison.sampled is not None:

@@ -25,8 +25,7 @@ command writes a table of all pairs. For each pair, the table contains the score
 near-duplicates to which the pair belongs, and the item to keep from this group. With --kept, the
 command also writes the ids of all items that remain if you keep only one item of each group of
 near-duplicates. The command itself deletes nothing."""
-# Number of pairs that are printed. The printed pairs are those with scores nearest to the
-# threshold.
+# The command prints this many pairs: those whose scores are nearest to the threshold.
 N_SHOWN = 10
 
 

@@ -197,7 +197,7 @@ def _align(
     ids: npt.NDArray[Any] | None,
     older: dict[str, npt.NDArray[Any]],
 ) -> "Alignment":
-    """Rotate the arrays to the coordinates of an earlier export, and write the rotated arrays."""
+    """Rotate the arrays in ``arrays``, in place, to the coordinates of an earlier export."""
     from fastcos.auditing import align
 
     aligned = align(

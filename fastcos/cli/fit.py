@@ -11,15 +11,16 @@ from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model. The command
-writes DIR/model (arrays with checksums, which are read back as memory maps), DIR/items.npz (the ids
-of the items, in the order of the model), DIR/users.npz (statistics of X: the number of users, and
-the mean of each column) and DIR/model.json (parameters, residuals of the singular triplets,
-versions). The commands neighbors, recommend, audit, calibrate, index and compare read DIR. With
---shards, the table of interactions can be larger than memory: the command reads the table once,
-divides its rows among several files with checksums (the shards), and then reads one shard at a
-time. To write the shards, the command needs 16 bytes of temporary disk space per row of the
-table."""
+Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model in the folder
+DIR:
+  model       arrays of the model, with checksums; later commands map them into memory
+  items.npz   ids of the items, in the order of the model
+  users.npz   statistics of X, such as the number of users and the mean of each column
+  model.json  parameters, residuals of the singular triplets, and versions
+The commands neighbors, recommend, audit, calibrate, index and compare read DIR. With --shards, the
+table of interactions can be larger than memory: the command reads the table once, divides its rows
+among several files with checksums (the shards), and then reads one shard at a time. To write the
+shards, the command needs 16 bytes of temporary disk space per row of the table."""
 EPILOG = """\
 examples:
   fastcos fit ratings.csv --rank 128 --out films

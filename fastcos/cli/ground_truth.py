@@ -22,7 +22,8 @@ _UNSUPPORTED = (
 def run(args: argparse.Namespace) -> int:
     """Find the exact neighbours; write them to files, or print the recall of --result."""
     options.refuse(args, "for benchmark files", *_UNSUPPORTED)
-    validation.as_instance("--queries", args.queries, str, "given for benchmark files")
+    rule = "given with --result and for benchmark files"
+    validation.as_instance("--queries", args.queries, str, rule)
     if args.out is not None:
         out = Path(args.out)
         suffixes = ann_files.NEIGHBOR_SUFFIXES

@@ -186,7 +186,7 @@ def _search(args: argparse.Namespace) -> int:
         else:
             by_position = index.search(queries, progress=progress, **settings)
     # A search returns positions in the index, but the printed results need positions in `ids`. The
-    # last entry maps the padding value -1 to itself.
+    # array `numbers` converts them. Its last entry, -1, converts the padding value -1 to itself.
     numbers = np.full(index.n_positions_ + 1, -1)
     numbers[index.positions_of(ids)] = np.arange(len(ids))
     neighbors = Neighbors(numbers[by_position.indices], by_position.scores)
@@ -253,10 +253,10 @@ _DESCRIPTIONS = {
     "search": "Find the k items of an index that are most similar to each item of the index, to "
     "each item in --show, or to each vector in --queries. The command writes the same table as "
     "`fastcos neighbors`.",
-    "explain": "Show how a search of an index would run, without running it. The output states "
-    "which method is used and why other methods are not used, how the work is divided among the "
-    "threads, how many bytes are read, how much memory is needed, and the approximate time of the "
-    "search.",
+    "explain": "Show how a search of an index would run, without running it. The output names the "
+    "method of the search, and says why other methods are not used. It also shows how the work "
+    "would be divided among the threads, how many bytes would be read, and how much memory and "
+    "time the search would need.",
     "duplicates": duplicates.DESCRIPTION,
     "export": export.DESCRIPTION,
 }

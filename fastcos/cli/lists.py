@@ -95,7 +95,7 @@ class RankedLists(NamedTuple):
         queries, neighbors = (_PLURALS[column] for column in self.columns)
         n_rows, n = len(table["rank"]), len(self.query_ids)
         per_query = f"at most {args.k} per {self.columns[0]}"
-        say(f"wrote {n_rows:,} {neighbors} of {n:,} {queries} ({per_query}) to {out}")
+        say(f"wrote {n_rows:,} {neighbors} for {n:,} {queries} ({per_query}) to {out}")
         return 0
 
     def write(self, out: Path, table: dict[str, Any]) -> None:
@@ -172,8 +172,8 @@ def read_names(
 ) -> Any:
     """Return the names in --names or the texts in --text; None if neither option is given.
 
-    If `source_vectors` is not None, it contains the vectors and ids of the file `source`. If
-    `source` is a table, it may also contain the texts.
+    `source_vectors` contains the vectors and ids of the file `source`, or is None if `source` is
+    not a file of vectors. If --names is not given, the texts are read from the table `source`.
     """
     if args.names is None and args.text is None:
         return None

@@ -1,8 +1,8 @@
 """The main function of ``fastcos COMMAND``, which builds the parser and runs the command.
 
 Bad input is reported in one line, without a traceback. The exit status is 0 for success, 1 if a
-check fails, 2 for bad input, 130 after an interrupt, and 141 if the reader of a pipe has closed the
-pipe.
+check fails, 2 for bad input, 130 after an interrupt, and 141 if the program that reads the output
+has closed the pipe.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """A help formatter that fills paragraphs but preserves indented lines.
+    """A help formatter that wraps paragraphs but preserves indented lines.
 
     The formatter prints each command and its summary on one line.
     """
@@ -128,7 +128,7 @@ def build_parser(called: Collection[str]) -> argparse.ArgumentParser:
     Adding the arguments of a command imports the module of the command.
     """
     top = _Parser(prog="fastcos", description=DESCRIPTION, formatter_class=_Help, add_help=False)
-    # --help is hidden, so that the list of commands fits one screen.
+    # --help is hidden, so that the list of commands fits on one screen.
     top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     top.add_argument("--version", action=_Version, nargs=0, help="print the version")
     help_ = f"print a completion script for a shell ({', '.join(SHELLS)})"

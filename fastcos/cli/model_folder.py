@@ -32,8 +32,9 @@ class ModelFolder(NamedTuple):
 
     - `model`: the fitted model.
     - `ids`: the ids of the items of the model.
-    - `typical`: rows (2 k, p) of artificial users. The embeddings of these users have the same mean
-      and the same second moments as the user embeddings of the training data.
+    - `typical`: rows (2 k, p) of artificial users, for a model of rank k with p items. The
+      embeddings of these users have the same mean and the same second moments as the user
+      embeddings of the training data.
     - `popularity`: the number of users of each item, or None if the folder does not contain these
       numbers.
     """
@@ -50,7 +51,7 @@ def is_model_folder(path: str | Path) -> bool:
 
 
 def write_model_folder(folder: Path, model: "LinearMF", X: Any, ids: npt.NDArray[Any]) -> None:
-    """Write the model, the item ids, and the column means and counts of X."""
+    """Write the model, the item ids, the number of users, and statistics of the columns of X."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / _MODEL)
     io.write_npz(folder / _ITEMS, {"ids": ids})
@@ -96,12 +97,12 @@ def read_factors(
 ) -> io.Factors:
     """Read the items and users of a model from a model folder or from a file of embeddings.
 
-    If ``path`` is a folder, the embeddings are computed with D = I. The user embeddings are then
-    computed from the interactions in the file ``users``; if ``users`` is None, the embeddings of
-    artificial users are returned instead. ``args`` contains the options of ``options.add_vectors``.
-    The function prints messages about recognised columns and conversions. If keep_biases is true,
-    the embeddings of items and users contain columns for the biases of the model, so that inner
-    products of users and items are the scores of the model.
+    If ``path`` is a folder, the embeddings are computed without a rescaling. The user embeddings
+    are then computed from the interactions in the file ``users``; if ``users`` is None, the
+    function returns the embeddings of artificial users instead. ``args`` contains the options of
+    ``options.add_vectors``. The function prints messages about recognised columns and conversions.
+    If keep_biases is true, the embeddings of items and users contain columns for the biases of the
+    model, so that inner products of users and items are the scores of the model.
     """
     columns = {name: getattr(args, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):
@@ -156,8 +157,8 @@ def align_columns(
     """Put the columns of interactions into the order of a model's items.
 
     Interactions with items that the model lacks are left out. Return the matrix, and the number of
-    items of the model that occur in the interactions. ``users`` is the path of the interactions,
-    which is printed in error messages.
+    items of the model that occur in the interactions. ``users`` is the path of the interactions;
+    error messages mention this path.
     """
     model_columns = positions_in(ids, data.item_ids)
     shared = np.flatnonzero(model_columns >= 0)
@@ -204,10 +205,10 @@ def align_to_users(
 
 
 def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:
-    """Return artificial users (2 k, p), which replace the users of the training data.
+    """Return rows (2 k, p) of artificial users, which replace the users of the training data.
 
-    The embeddings of the artificial users have the same mean and the same second moments as the
-    user embeddings of the training data.
+    The model has rank k and p items. The embeddings of the artificial users have the same mean and
+    the same second moments as the user embeddings of the training data.
     """
     V = model.components_.astype(np.float64)
     center = 0.0 if model.mean_ is None else model.mean_

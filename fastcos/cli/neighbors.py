@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from fastcos.io import Vectors
 
 DESCRIPTION = """\
-Find, for every item, exactly the k items that are most similar to it. The command reads the items
-from a folder that `fastcos fit` or `fastcos index export` wrote, or from a file of vectors. With
---queries, the command finds the k items that are most similar to each row of the file of queries.
-The command writes a table with columns for item, rank, neighbor and score, or an .npz file with the
-arrays ids, indices and scores. With --show, the command prints the neighbours of the named items
-instead of writing a file. If a search with --checkpoint was stopped, repeating the same command
-resumes the search.
+For every item, find the k items that are most similar to it, without approximation. The command
+reads the items from a folder that `fastcos fit` or `fastcos index export` wrote, or from a file of
+vectors. With --queries, the command finds the k items that are most similar to each row of the file
+of queries. The command writes a table with columns for item, rank, neighbor and score, or an .npz
+file with the arrays ids, indices and scores. With --show, the command prints the neighbours of the
+named items instead of writing a file. If a search with --checkpoint was stopped, repeating the same
+command resumes the search.
 
 For benchmarks of approximate indexes, the command reads items and --queries of any size from
-.fvecs, .fbin, .npy or .hdf5 (data sets train and test), and writes the row numbers of the
-neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result, the command prints
-the recall of the neighbours in a file, that is, the share of these neighbours that are correct. A
-neighbour of a query counts as correct if its exact score is at least the k-th best score of that
-query, so a neighbour that ties with the k-th best neighbour is correct."""
+.fvecs, .fbin, .npy or .hdf5 (data sets train and test). It writes the row numbers of the neighbours
+to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result and --queries, the command
+prints the recall of the neighbours in a file: the share of these neighbours that are correct. A
+neighbour counts as correct if its exact score is at least the k-th best score of its query. A
+neighbour that ties with the k-th best one is therefore correct."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
@@ -71,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)
     lists.add_lists(parser, more_formats="; for benchmarks also .ivecs, .ibin, .npy, .hdf5")
-    add("--result", metavar="FILE", help="print the recall of the neighbours in FILE")
+    help_ = "print the recall of the neighbours in FILE (needs --queries)"
+    add("--result", metavar="FILE", help=help_)
     help_ = "directory for finished blocks, so that the command can resume an interrupted search"
     add("--checkpoint", metavar="DIR", help=help_)
     options.add_common(parser, seed=False)
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
             neighbors = top_k(
                 queries, searched_items, k, progress=progress, out=out_folder, **settings
             )
-    except OccupiedError as error:  # The message begins with the name of an argument, "out".
+    except OccupiedError as error:  # The message begins with "out", an argument of top_k.
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns, calibration)
     return ranked.write_or_print(args, out, f"by {args.measure}")

@@ -30,9 +30,9 @@ VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
 _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or popularity"}
 # A message lists the names of the columns of a table if it has at most this many columns.
 _MAX_NAMES = 5
-# A warning is printed if the _FEW_CELLS largest cells contribute more than the share _LARGE_SHARE
-# to the sum of squares. If a table has fewer than 1,000 cells, only the largest 1 % of its cells
-# count.
+# A warning is printed if the _FEW_CELLS largest cells of a table contribute more than _LARGE_SHARE
+# of the sum of squares of all cells. In a table of fewer than 1,000 cells, the largest 1 % of the
+# cells take the place of the _FEW_CELLS largest cells.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 RESCALING_SYMBOLS = (
     "Σ holds the singular values of the interactions, S = Σ² / (Σ² + λ), and λ is the strength of "
@@ -94,11 +94,11 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Within the block, an error about a column of a table mentions the flag of the table.
+    """Let errors in the `with` block mention `flag`, the flag of the table that is read.
 
-    Some tables, such as the table of --names, have no flags that choose columns. An error about a
-    column of such a table therefore mentions the flag of the table itself. `name_option` is the
-    flag that chooses the column of names; it is None if the table has no such flag.
+    Some tables, such as the table of --names, have no flags that choose their columns. An error
+    about a column of such a table must therefore mention the flag of the table itself.
+    `name_option` is the flag that chooses the column of names; it is None if there is no such flag.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:
@@ -150,7 +150,7 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read vectors and ids from the columns given by --vector-column and --id-column.
 
-    If `shared` is true, the two options also apply to the file of items. The options are therefore
+    If `shared` is true, the two options may be meant for the file of items only. They are therefore
     ignored if `path` is a .npy file, which has no columns.
     """
     from fastcos.io import read_vectors

@@ -25,11 +25,11 @@ DESCRIPTION = """\
 Recommend items to the users of a table of interactions. Items that a user has seen, according to
 INTERACTIONS, are never recommended to that user. The measure decides the ranking. The measure
 user_item_dot ranks items by the predicted scores of a model, and project_back_users ranks items by
-the votes of the 20 nearest users. Any other measure compares items: if the user has seen an item,
-this item votes for its 20 nearest neighbours. To find out which measure ranks best on your data,
-run `fastcos compare`. The command `fastcos recommend` writes a table with the columns user, rank
-and item. For user_item_dot, the table also has the column score. With --show, the command prints
-the recommendations for the users that follow --show, and writes no table."""
+the votes of the 20 nearest users. Any other measure compares items: each item that the user has
+seen votes for its 20 nearest neighbours. To find out which measure ranks best on your data, run
+`fastcos compare`. The command `fastcos recommend` writes a table with the columns user, rank and
+item. For user_item_dot, the table also has the column score. With --show, the command prints the
+recommendations for the users that you name after --show, and writes no table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv
@@ -37,8 +37,9 @@ examples:
   fastcos recommend films ratings.csv --measure project_back_users
   fastcos recommend als.npz ratings.csv --ids items.txt --user-ids users.txt
   fastcos recommend none ratings.csv --measure cosine
-MODEL: a folder written by `fastcos fit`, or a file with item and user embeddings, such as a model
-saved by implicit, or the word "none"
+MODEL: a folder written by `fastcos fit`; a file with item and user embeddings, such as a model
+saved by implicit; or the word "none"
+
 INTERACTIONS: a file in one of the formats of `fastcos fit`"""
 
 

@@ -49,7 +49,7 @@ _PROCESSOR_SECONDS = 180
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    help_ = "compile for all supported tiers of processors instead of for this processor"
+    help_ = "compile for each supported tier of x86-64, instead of for exactly this processor"
     parser.add_argument("--portable", action="store_true", help=help_)
     options.add_json(parser)
 
@@ -185,7 +185,10 @@ def _recommend() -> None:
 
 
 def _search() -> None:
-    """Search dense rows in every way; the same kernels search rows of every number type."""
+    """Search dense rows in every way.
+
+    Few number types are enough, because the same kernels search rows of every number type.
+    """
     one_item = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     items, queries = _vectors("float32"), _vectors("float64", 100) / 3
     for measure in ("cosine", "dot", "neg_euclidean"):
@@ -205,7 +208,7 @@ def _search() -> None:
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # The items contain duplicates.
     top_k(items + 3, k=5)  # The rows have a common direction.
-    compile_searches()  # compiles the searches of rows that are packed as short codes
+    compile_searches()  # Compile the searches of rows that are packed as short codes.
     # A search of 280,000 float32 rows multiplies the rows without packing them.
     top_k(items[:120], _vectors("float32", 280_000), 5)
 
@@ -262,8 +265,8 @@ def _audit(dtype: str) -> None:
     from fastcos import auditing, metrics
     from fastcos.similarity import cosine_bounds
 
-    # With 60 items, a single thread searches for each query. With 512 panels of items, the search
-    # for a few queries is divided among several threads.
+    # With 60 items, a single thread searches for each query. With 512 panels (blocks of PANEL
+    # items), several threads share the search for a few queries.
     for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)

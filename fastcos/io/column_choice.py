@@ -8,11 +8,11 @@ from fastcos.io.column_kinds import Column
 from fastcos.storage import FastcosFormatError
 from fastcos.validation.column_names import ITEM_WORDS, USER_WORDS, VALUE_WORDS, column_word, is_id
 
-# The names of an index column that was never named:
-# - the empty name, which pandas and R write to CSV,
-# - the name that pandas gives to the column if it reads this CSV file again,
-# - the name that pandas writes to Parquet,
-# - the name that pandas and polars give to a column made from the index.
+# An index without a name becomes a column with one of these names:
+# - the empty name, if pandas or R writes the index to CSV,
+# - "Unnamed: 0", if pandas reads this CSV file and writes it again,
+# - "__index_level_0__", if pandas writes the index to Parquet,
+# - "index", if pandas or polars turns the index into a column.
 _INDEX = re.compile(r"|Unnamed: 0|__index_level_0__|index")
 
 
@@ -94,10 +94,10 @@ def choose_vector_columns(
     the ids are read from the only column whose name stands for ids, such as ``id`` or ``item``. If
     no column has such a name, the ids are read from an index that pandas, polars or R has written.
     An index is not used if it merely numbers the rows from 0. If a table has neither a column with
-    a name for ids nor a usable index, the ids are read from its only column of texts. If the table
-    contains a column of lists, the ids may also be in a column of whole numbers. If a table
-    contains no column of lists, a column that mixes numbers with blanks or texts raises an error.
-    Columns of texts and of other types are not part of the vectors.
+    a name for ids nor a usable index, the ids are read from its only column of texts. In a table
+    with a column of lists, this column of ids may also contain whole numbers. In a table without a
+    column of lists, a column that mixes numbers with blanks or texts raises an error. Columns of
+    texts and of other types are not part of the vectors.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

@@ -23,9 +23,9 @@ from fastcos.io.columns import (
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 
-# A pattern for numbers in unusual notations: several numbers in one cell that is not JSON, such as
-# "[0.1 0.2]" (printed by NumPy) or "0.1|0.2"; numbers with a decimal comma or a unit; and
-# hexadecimal numbers.
+# A pattern for numbers in unusual notations. It matches several numbers in one cell that is not
+# JSON, such as "[0.1 0.2]" (printed by NumPy) or "0.1|0.2". It also matches numbers with a decimal
+# comma or a unit, and hexadecimal numbers.
 _ENTRY = rf"(?:{NUMBER_PATTERN}|nan|None|\.\.\.)"
 _ODD_NUMBERS = re.compile(
     rf"(?:array\()?[\[({{]?\s*{_ENTRY}(?:[\s,;|]+{_ENTRY})+[\s,]*[\])}}]?(?:,\s*dtype=\w+)?\)?"
@@ -201,7 +201,7 @@ class Column:
 
     def refuse_as_numbers(self, path: PathLike) -> NoReturn:
         """Raise FastcosFormatError because the cells are neither all numbers nor all texts."""
-        rule = "a number in every row, or texts"
+        rule = "a number in every row, or only texts"
         if self.kind == "mixed":
             rule = f"a number in every row (if it holds ids, pass id_column={self.name!r})"
         self._refuse(path, rule, self._rows.keys() - {"number"})

@@ -6,16 +6,17 @@ string ``"12"`` in a Parquet file is read as the number 12. All cells of a colum
 first ones, decide its kind:
 
 numbers
-    Every cell is a finite decimal number; or every cell is a boolean, where true counts as 1 and
-    false as 0.
+    Every cell is a finite decimal number, or every cell is a boolean. A boolean counts as 1 (true)
+    or 0 (false).
 lists
     Every cell is a list of numbers; in CSV, a list is written as JSON, such as ``"[0.5, 1]"``.
 texts
     Every cell can be written as a text, but the cells are neither all numbers nor all lists. Dates
     (2026-11-28) and bytes in UTF-8 are texts.
 
-A blank cell is empty, null or absent. Words such as ``nan``, ``NA`` and ``null`` are blank cells
-among numbers, and ordinary words among texts. Ids are whole numbers or texts:
+A blank cell is empty, null or absent. Words such as ``nan``, ``NA`` and ``null`` count as blank
+cells in a column of numbers, and as ordinary words in a column of texts. Ids are whole numbers or
+texts:
 
 - if all ids of a column are plain integers in the range of int64, they are int64; otherwise, all of
   them are texts. A single id "007" turns all ids of the column into texts, because the ids "007"
@@ -296,8 +297,9 @@ def check_row_numbers(
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
     number. If `file_ids` contains all row numbers, it may also contain additional ids, because the
-    file may describe a larger catalogue. If `file_ids` contains most row numbers but not 0, the
-    file may count rows from 1, so the function issues a warning. `hint` explains how to pass ids.
+    file may describe a larger catalogue. The file may also count rows from 1. The function
+    therefore issues a warning if `file_ids` contains 1 and at least half of the row numbers, but
+    not 0. `hint` explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return
@@ -342,9 +344,10 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 class Numbers(dict[str, float]):
     """Reads the cells of one column as float64; a cell that is not a finite number becomes NaN.
 
-    The method ``read`` returns infinity for true and minus infinity for false, because no cell that
-    contains a number becomes infinite. If all cells are booleans, :meth:`finish` converts these
-    values to 1 and 0. A limited number of parsed texts is cached.
+    The method ``read`` returns infinity for true and minus infinity for false. A cell that contains
+    a number never becomes infinite, so these two values only stand for booleans. If all cells are
+    booleans, :meth:`finish` converts infinity to 1 and minus infinity to 0. A limited number of
+    parsed texts is cached.
     """
 
     first_broken: str | None = None

@@ -143,14 +143,17 @@ def read_factors(
     """Read item embeddings and optional user embeddings, without the biases of a model.
 
     The function reads all formats of read_vectors, and recognises the following named arrays:
-    ``item_factors`` and ``user_factors``, as the library implicit saves them; ``items`` and
-    ``users``, or ``item_embeddings`` and ``user_embeddings``, with or without ``item_biases`` and
-    ``user_biases``; the arrays of Surprise and Cornac, if they are named like the attributes of the
-    model; and ``components_`` (d, p) of scikit-learn, which is transposed. In the library implicit,
-    BPR and logistic factorisation append columns of biases and columns of ones to items and users.
-    If the file contains both items and users, the function recognises the columns of ones, and
-    removes these columns and the columns of biases. If the file contains no users, the items are
-    returned with all of their columns.
+
+    - ``item_factors`` and ``user_factors``, as the library implicit saves them;
+    - ``items`` and ``users``, or ``item_embeddings`` and ``user_embeddings``, with or without
+      ``item_biases`` and ``user_biases``;
+    - the arrays of Surprise and Cornac, if they are named like the attributes of the model;
+    - ``components_`` (d, p) of scikit-learn, which is transposed.
+
+    In the library implicit, BPR and logistic factorisation append columns of biases and columns of
+    ones to items and users. If the file contains both items and users, the function recognises the
+    columns of ones, and removes these columns and the columns of biases. If the file contains no
+    users, the items are returned with all of their columns.
 
     The returned rows are meant for similarities between items. For recommendations, use
     ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the
@@ -258,8 +261,9 @@ def for_similarity(
 ) -> Factors:
     """Return factors without biases; ``scoring_embeddings()`` of the result includes the biases.
 
-    If ``item_biases`` (p,) is passed, the biases are ``item_biases`` and ``user_biases`` (n,).
-    Otherwise, the biases are the columns that ``strip_biases`` finds.
+    ``item_biases`` (p,) and ``user_biases`` (n,) contain the biases of a model that stores them
+    apart from the factors. If ``item_biases`` is None, ``strip_biases`` looks for biases among the
+    columns of the items and users.
     """
     plain_items, plain_users, bias_notes = strip_biases(items, users)
     with_biases: Any = (users, items)

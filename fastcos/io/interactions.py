@@ -198,7 +198,8 @@ def merge_cells(
         return sorted_cells, values[order]
     if duplicates == "error":
         repeated = np.sort(lines[order[~is_first]])
-        refuse_rows(path, "must hold every user and item once", "repetitions", repeated)
+        rule = "must hold every pair of a user and an item once"
+        refuse_rows(path, rule, "repetitions", repeated)
     starts = np.flatnonzero(is_first)
     if duplicates == "last":
         return sorted_cells[starts], values[order[np.append(starts[1:], len(cells)) - 1]]

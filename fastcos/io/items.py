@@ -51,8 +51,8 @@ class ItemLabels(_LabelFields):
     Attributes
     ----------
     labels : ndarray (p,), int64
-        Position of each item's label in ``classes``; -1 if the item has no label, several labels,
-        or a label that is not in ``only``.
+        Position of the label of each item in ``classes``; -1 if the item has no label, several
+        labels, or a label that is not in ``only``.
     classes : ndarray (C,), str
         The labels, ascending.
     names : ndarray (p,), str

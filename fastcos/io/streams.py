@@ -18,13 +18,13 @@ from fastcos.storage import FastcosFormatError
 # Largest number of bytes in a line. A file with a line above this length is not a table; moreover,
 # the csv module would hold the whole line in memory.
 LONGEST_LINE = 1 << 24
-# Compressed arrays may expand to this number of bytes, however small the file is.
+# Compressed arrays may expand to this number of bytes, even if the file is very small.
 LARGEST_FREE_SIZE = 1 << 30
-# Compressed text may expand to this number of bytes, however small the file is. After the text has
-# been converted to rows of numbers, it takes up to 16 times as many bytes.
+# Compressed text may expand to this number of bytes, even if the file is very small. After the text
+# has been converted to rows of numbers, it takes up to 16 times as many bytes.
 LARGEST_FREE_TEXT = 1 << 24
-# A file that expands to more bytes than LARGEST_FREE_SIZE or LARGEST_FREE_TEXT may expand by at
-# most this factor. Tables typically expand by a factor of 3 to 30.
+# If the content of a file is larger than LARGEST_FREE_SIZE or LARGEST_FREE_TEXT, it may be at most
+# this many times as large as the compressed file. Tables typically expand by a factor of 3 to 30.
 LARGEST_RATIO = 100
 # Byte order marks and their encodings. UTF-32 comes before UTF-16, because the mark of UTF-32
 # begins with the mark of UTF-16.

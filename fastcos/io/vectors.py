@@ -365,14 +365,14 @@ def _vectors_of_columns(
 
 
 def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
-    """Read one id per row if a length is passed; otherwise, read a list of ids without repeats.
+    """Read one id per row if a length is passed; otherwise, read a list of ids and drop repeats.
 
     The ids are returned in the order of the file. The file may be .npy; .npz with an array ``ids``;
     text with one id per line; or a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header. A
     table of several columns must have exactly one column with a name such as ``id`` or ``item``.
     Text may end with blank lines. If no length is passed, blank lines may also stand between ids.
-    The function raises FastcosFormatError if the file is damaged, an id is missing, or the number
-    of distinct ids differs from ``length``.
+    The function raises FastcosFormatError if the file is damaged, if an id is missing, or if the
+    file does not contain ``length`` distinct ids.
     """
     path = as_path("path", path)
     if length is not None:
