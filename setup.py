@@ -1,6 +1,7 @@
-"""Wheels with compiled kernels: FASTCOS_BUILD_NATIVE=1 pip wheel . (else a wheel of Python only).
+"""Build a wheel of Python code only, or a wheel that also contains compiled kernels.
 
-The variable may also name tiers of CPUs, separated by commas; see docs/dev/native.md.
+To compile the kernels, run ``FASTCOS_BUILD_NATIVE=1 pip wheel .``. Instead of 1, the variable may
+contain the names of tiers of CPUs, separated by commas (docs/dev/native.md).
 """
 
 import os
@@ -22,28 +23,33 @@ class BuildWithLibraries(build_py):
     """Compile the copy of the sources that goes into the wheel."""
 
     def run(self):
-        """Copy the sources without libraries of an earlier build; compile where required."""
+        """Copy the sources without libraries of an earlier build; compile kernels if required."""
         super().run()
         for left_over in Path(self.build_lib, "fastcos", "kernels").glob("*.so"):
             left_over.unlink()
         if not IS_NATIVE:
             return
         tiers = [] if TIERS == ["1"] else TIERS
-        # saving an index reads the version, which an isolated build finds in the egg-info here
+        # The build saves an index, which reads the version of fastcos. In an isolated build, the
+        # version is found in the egg-info in this folder.
         paths = [os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent.absolute())]
         subprocess.run(
             [sys.executable, "-m", "fastcos.kernels.build", "fastcos/kernels", *tiers],
-            cwd=self.build_lib,  # whose fastcos is imported
+            cwd=self.build_lib,  # Python imports fastcos from this folder.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             check=True,
         )
 
 
 class NativeDistribution(Distribution):
-    """Libraries belong where a platform's files are installed, and need no Numba: an extra."""
+    """A distribution that depends on the platform if it contains compiled libraries.
+
+    A wheel with libraries works without Numba, so Numba is then only required by the extra
+    `compile`.
+    """
 
     def parse_config_files(self, *arguments, **keywords):
-        """Read pyproject.toml; of a wheel with libraries, the extra `compile` has Numba."""
+        """Read pyproject.toml; if the wheel contains libraries, do not require Numba."""
         super().parse_config_files(*arguments, **keywords)
         if IS_NATIVE:
             required = PROJECT["project"]["dependencies"]
@@ -51,20 +57,24 @@ class NativeDistribution(Distribution):
             self.install_requires = self.metadata.install_requires = required
 
     def has_ext_modules(self):
-        """Return whether files are of a platform."""
+        """Return whether the wheel contains files that only work on one platform."""
         return IS_NATIVE
 
 
 class PlatformWheel(bdist_wheel):
-    """With libraries, a wheel of one platform for every Python: they do not call it."""
+    """A wheel whose name states for which versions of Python and which platform it is made.
+
+    A wheel with libraries is for one platform, but for every version of Python 3, because the
+    libraries do not call Python.
+    """
 
     def get_tag(self):
-        """Return Python, ABI and platform."""
+        """Return the tags of Python, of the ABI (binary interface) and of the platform."""
         return ("py3", "none", super().get_tag()[2]) if IS_NATIVE else super().get_tag()
 
 
 build_requirements = []
-if IS_NATIVE:  # operations are run, to learn what they compile
+if IS_NATIVE:  # The build runs operations, to find out which kernels they compile.
     build_requirements = [*PROJECT["project"]["dependencies"], "ml_dtypes"]
 setup(
     distclass=NativeDistribution,

@@ -1,5 +1,5 @@
-// Rules for the scripts of pages; .ci/run has the version. ESLint's "recommended" set is a package of
-// its own, so that the rules that find mistakes are listed.
+// The rules of ESLint for the scripts of our pages. .ci/run states the version of ESLint. The set
+// "recommended" would need another package, so this file lists the rules that find mistakes.
 export default [
   {
     files: ["**/*.js"],

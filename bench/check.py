@@ -82,7 +82,7 @@ def neighbors(answer, queries, items=None, *, measure="cosine", excluded=None):
 
 
 def pairs_above(answer, X, min_score):
-    """Check a sample of an answer that lists, for each row, the rows of cosine >= min_score."""
+    """Check a sample of an answer, which lists all pairs of rows with a cosine >= min_score."""
     at = sample_of(len(X))
     reference = scores(X[at], X)
     reference[np.arange(len(at)), at] = -np.inf

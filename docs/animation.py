@@ -1,8 +1,8 @@
-"""Draws the moving picture of the README: python docs/animation.py, half a minute on two cores.
+"""Draw the moving picture of the README: python docs/animation.py, half a minute on two cores.
 
-One model of Eq. 1 at the size of the paper. Its rescaling D = S^a Σ^b moves along a path; every
-frame computes the cosines, the loss and the predictions anew from the rescaled factors. The picture
-shows what changes and what does not.
+The script fits one model of Eq. 1 at the size of the paper. The exponents a and b of its rescaling
+D = S^a Σ^b then move along a path. For every frame, the script computes the cosines, the loss and
+the predictions anew from the rescaled factors. The picture shows that only the cosines change.
 
     python docs/animation.py --means    # the table of the README: ten simulations, four minutes
 """
@@ -20,8 +20,9 @@ from fastcos.plots import similarity_image
 from fastcos.plots.style import COLOURS, MAP_COLOURS
 
 PATH = Path(__file__).parent / "figures" / "rescaling.gif"
-FIXED, MOVING = COLOURS[0], COLOURS[1]  # The same two meanings in every figure of these pages.
-# The path of (a, b), and what is written beside each of its stops.
+# The colours of numbers that stay the same, and of numbers that change with D.
+FIXED, MOVING = COLOURS[0], COLOURS[1]
+# The stops on the path of (a, b), each with the text that the picture shows there.
 STOPS = (
     ((0.5, 0.0), "first special case (2.2)"),
     ((0.0, 0.0), "symmetric solution, Eq. 5"),
@@ -30,16 +31,17 @@ STOPS = (
 # The second special case of section 2.2 is in the table of the README, but not in the picture.
 IN_TABLE = (*STOPS, ((-0.5, 0.0), "second special case (2.2)"))
 N_SIMULATIONS = 10  # Their seeds are 0 to 9; the picture shows the simulation with the seed 0.
-STEPS = 9  # Frames between two stops.
-REST, STEP = 2200, 110  # Milliseconds that a stop and a step are shown.
-WIDTH, HEIGHT = 860, 470  # Pixels: about the width of a page of GitHub.
-BLOCKS, SIDE = 120, 360  # The heat map: means of blocks of items, and its side in pixels.
+STEPS = 9  # The number of frames between two stops.
+REST, STEP = 2200, 110  # The milliseconds for which a stop and a step are shown.
+WIDTH, HEIGHT = 860, 470  # In pixels; a page of GitHub has about this width.
+# The heat map shows the mean cosines of BLOCKS x BLOCKS blocks of items, on SIDE x SIDE pixels.
+BLOCKS, SIDE = 120, 360
 N_COLOURS = 128
-N_USERS = 3  # Users whose highest prediction is shown.
+N_USERS = 3  # The picture shows the highest prediction of this many users.
 
 
 class Model:
-    """The factors of one fitted model, and what can be computed from them under any D."""
+    """A fitted model, and the quantities of the picture under any rescaling D."""
 
     def __init__(self, data: fastcos.models.Simulation, rank: int = 50) -> None:
         self.X = data.X.astype(np.float64)
@@ -53,31 +55,31 @@ class Model:
         popularity = np.asarray(self.X.sum(axis=0)).ravel()
         self.order = np.lexsort((-popularity, self.labels))
         self.boundaries = np.flatnonzero(np.diff(self.labels[self.order])) + 1
-        # An item of the second cluster, popular but not the most popular one.
+        # This item of the second cluster is popular, but it is not the most popular one.
         self.item = self.order[self.boundaries[0] + len(self.order) // 25]
 
     def items(self, D: fastcos.Rescaling) -> np.ndarray:
-        """Item embeddings B D^-1."""
+        """Return the item embeddings B D^-1."""
         return np.asarray(self.fitted.item_embeddings(D), dtype=np.float64)
 
     def auc(self, D: fastcos.Rescaling) -> float:
-        """Probability that a pair of one cluster has the higher cosine."""
+        """Return the probability that a pair of one cluster has a higher cosine than others."""
         return fastcos.metrics.pair_auc(self.items(D), self.labels).value
 
     def neighbors(self, D: fastcos.Rescaling) -> list[int]:
-        """The five nearest items of one item."""
+        """Return the five nearest neighbours of the item `self.item`."""
         items = self.items(D)
         found = fastcos.top_k(items[self.item], items, 6).indices[0].tolist()
         return [one for one in found if one != self.item][:5]
 
     def condition(self, D: fastcos.Rescaling) -> float:
-        """The largest entry of D divided by its smallest entry."""
+        """Return the largest entry of D divided by its smallest entry."""
         fitted = self.fitted
         entries = fitted.shrinkage_**D.shrinkage * fitted.singular_values_**D.spectrum
         return float(entries.max() / entries.min())
 
     def loss(self, D: fastcos.Rescaling) -> float:
-        """Eq. 1, ‖X - X A B'‖² + λ ‖A B'‖², from the rescaled factors."""
+        """Return the loss of Eq. 1, ‖X - X A B'‖² + λ ‖A B'‖², of the rescaled factors."""
         S, sigma = self.fitted.shrinkage_, self.fitted.singular_values_
         a, b = D.shrinkage, D.spectrum
         A = self.fitted.components_.T * (S ** (0.5 + a) * sigma**b)
@@ -87,7 +89,7 @@ class Model:
         return float((rest * (self.gram @ rest)).sum() + penalty)
 
     def predictions(self, D: fastcos.Rescaling) -> list[str]:
-        """The highest prediction of a few users, from the rescaled factors."""
+        """Return the highest prediction of each of a few users, from the rescaled factors."""
         users = self.fitted.user_embeddings(self.X[self.users], D)
         scores = users @ self.items(D).T
         best = scores.argmax(axis=1)
@@ -98,7 +100,7 @@ class Model:
 
 
 def power(symbol: str, exponent: float) -> str:
-    """A factor of D in TeX, with two digits so that the text does not jump."""
+    """Return a factor of D in TeX, always with two decimals, so that the text does not jump."""
     return f"{symbol}^{{{exponent:.2f}}}"
 
 
@@ -128,18 +130,18 @@ class Picture:
         ]
 
     def text(self, x, y, text, size=10, **style):
-        """Write at a place in pixels from the upper left corner."""
+        """Write a text at the position (x, y), in pixels from the upper left corner."""
         place = x / WIDTH, 1 - y / HEIGHT
         return self.figure.text(*place, text, fontsize=size, va="baseline", **style)
 
     def axes(self, x, y, side):
-        """A square in pixels from the upper left corner, without ticks."""
+        """Return square axes without ticks; x, y and side are pixels from the upper left corner."""
         ax = self.figure.add_axes((x / WIDTH, 1 - (y + side) / HEIGHT, side / WIDTH, side / HEIGHT))
         ax.set(xticks=[], yticks=[])
         return ax
 
     def draw_pad(self) -> None:
-        """The exponents of D, with the AUC as background and a point that moves."""
+        """Draw the plane of the exponents (a, b), coloured by the AUC, and the point that moves."""
         a, b = np.linspace(-0.2, 0.7, 19), np.linspace(-0.7, 0.2, 19)
         auc = np.array([[self.model.auc(fastcos.Rescaling(x, y)) for x in a] for y in b])
         ax = self.axes(18, 100, 190)
@@ -159,7 +161,7 @@ class Picture:
         self.text(18, 440, "Σ: singular values of the data", size=8.5)
 
     def draw_map(self) -> None:
-        """The cosines of all pairs of items."""
+        """Draw the heat map of the cosines of all pairs of items."""
         self.text(236, 90, "cosines of 1,000 items, five true clusters", size=10.5)
         ax = self.axes(236, 100, SIDE)
         self.image = ax.imshow(np.zeros((BLOCKS, BLOCKS)), cmap=MAP_COLOURS, vmin=-1, vmax=1,
@@ -187,7 +189,7 @@ class Picture:
 
 
 def aucs(data: fastcos.models.Simulation) -> dict[str, float]:
-    """Return the AUC of every similarity in the table of the README."""
+    """Return the AUC of each similarity in the table of the README, by its name."""
     model = Model(data)
     scores = {meaning: model.auc(fastcos.Rescaling(*place)) for place, meaning in IN_TABLE}
     n_users = len(data.user_preference)
@@ -226,7 +228,7 @@ def main() -> None:
     for (a, b), meaning in STOPS:
         factors = fastcos.Rescaling(a, b)
         print(f"{meaning}: condition {picture.model.condition(factors):.1f} relative to D = I")
-    # One palette for all frames: colours do not flicker, and equal pixels stay equal.
+    # All frames share one palette, so that colours do not flicker and equal pixels stay equal.
     stops = [np.asarray(one) for one in frames[:: STEPS + 1]]
     palette = Image.fromarray(np.concatenate(stops)).quantize(N_COLOURS)
     few = [one.quantize(palette=palette, dither=Image.Dither.NONE) for one in frames]

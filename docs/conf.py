@@ -1,4 +1,4 @@
-"""How Sphinx builds these pages: python -m sphinx -W -b html docs docs/_build/html."""
+"""The configuration of Sphinx: python -m sphinx -W -b html docs docs/_build/html."""
 
 import inspect
 import json
@@ -17,17 +17,18 @@ from fastcos.similarity.base import REGISTRY
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-# The landing page shows the README in the place of this line.
+# On the landing page, the README replaces this line.
 README_PLACE = "<!-- The site shows the README of the repository here: docs/conf.py -->"
 GENERATED = HERE / "reference" / "generated"
 NOTEBOOKS = ROOT / "examples" / "notebooks"
-# Pages outside this folder that pages link to, so that both work on GitHub. The site gets copies.
+# Pages outside this folder to which our pages link. The links work on GitHub; the site contains
+# copies of these pages.
 OUTSIDE = (
     ".github/CONTRIBUTING.md", "bench/README.md", "bench/compare/README.md",
     "bench/gate/README.md", "bench/gate/record/README.md", "bench/results/README.md",
     "examples/service_benchmark.md",
 )  # fmt: skip
-# The site gets a copy of the files in this folder.
+# Sphinx copies the files in this folder to the site.
 COPIED = GENERATED / "copied"
 COPIED.mkdir(parents=True, exist_ok=True)
 
@@ -48,13 +49,13 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the docstrings say shape and dtype, which types cannot
+autodoc_typehints = "none"  # The docstrings state shapes and dtypes, which type hints cannot do.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-smartquotes_action = "D"  # only dashes, because X' is a transpose
+smartquotes_action = "D"  # Convert dashes, but no quotation marks, because X' is a transpose.
 html_theme = "furo"
-pygments_dark_style = "github-dark"  # the default underlines names as if they were links
+pygments_dark_style = "github-dark"  # The default style underlines names as if they were links.
 html_title = f"fastcos {release}"
 html_static_path = ["static"]
 html_css_files = ["fastcos.css"]
@@ -64,7 +65,7 @@ html_show_copyright = False
 
 
 def setup(app: Any) -> None:
-    """Write the pages that are made from the code itself, and read docstrings as plain text."""
+    """Write the pages that are generated from the code, and let docstrings be plain text."""
     app.connect("autodoc-process-docstring", _as_plain_text, priority=900)  # after napoleon
     app.connect("autodoc-skip-member", _is_not_ours)
     app.connect("source-read", _link_copies)
@@ -80,12 +81,12 @@ def setup(app: Any) -> None:
 
 
 def _copy_of(path: str) -> Path:
-    """Where the site has its copy of a page outside this folder."""
+    """Return the path of the copy of a page that is outside this folder."""
     return GENERATED / (path.removesuffix(".md").strip(".").replace("/", "_") + ".md")
 
 
 def _link_copies(app: Any, docname: str, source: list[str]) -> None:
-    """Let the links of a page lead to the copies, and show the README on the landing page."""
+    """Let the links of a page point to copies, and show the README on the landing page."""
     page = HERE / f"{docname}.md"
     if GENERATED not in page.parents:
         source[0] = _with_links_to_copies(source[0], page, page)
@@ -96,9 +97,10 @@ def _link_copies(app: Any, docname: str, source: list[str]) -> None:
 
 
 def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
-    """Return the text of a page, shown at another place, with links that work there.
+    """Return the text of a page, with links that work if it is shown in place of `shown_at`.
 
-    A link to a Markdown page without a copy, or to a folder, becomes the name of the file.
+    If a link points to a folder, or to a Markdown page that the site does not contain, the name of
+    the folder or file takes the place of the link.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -121,11 +123,11 @@ def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
 
 
 def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lines: Any) -> None:
-    """Keep |x| and name_ from becoming markup: the docstrings are written for help()."""
+    """Escape |x| and name_, which Sphinx would read as markup; docstrings are for help()."""
     for number, line in enumerate(lines):
         if line.lstrip().startswith((">>>", "..")):
             continue
-        # Text in ``double backquotes`` is plain already.
+        # In ``double backquotes``, Sphinx reads no markup.
         parts = re.split(r"(``.+?``)", line)
         parts[::2] = [
             re.sub(r"(?<=\w)_(?=\W|$)", r"\\_", part.replace("|", r"\|")) for part in parts[::2]
@@ -136,13 +138,13 @@ def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lin
 def _is_not_ours(
     app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out set_fit_request and the fields of tuples, which no docstring of ours explains."""
+    """Leave out members whose docstrings are not ours: set_*_request, and fields of tuples."""
     is_field = (inspect.getdoc(thing) or "").startswith("Alias for field number")
     return True if is_field or re.fullmatch(r"set_\w+_request", name) else None
 
 
 def _notebook(notebook: dict[str, Any]) -> Iterator[str]:
-    """The cells of an executed notebook, and what they show."""
+    """Yield the cells of an executed notebook and their outputs, as Markdown."""
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         yield source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```"
@@ -158,7 +160,7 @@ def _notebook(notebook: dict[str, Any]) -> Iterator[str]:
 
 
 def _figure_page() -> str:
-    """The page that fastcos reproduce writes, at the size of the paper."""
+    """Return the page that `fastcos reproduce` writes, at the size of the paper."""
     data = simulate_interactions(random_state=0)
     found = compare(
         data.X, data.item_cluster, regularization=10_000, measures=["cosine"], grid=False
@@ -182,9 +184,9 @@ def _measures() -> str:
     lines = [
         "# Measures by name",
         "",
-        "Every name is taken by `measure=` of `top_k`, `SimilarityIndex`, `similarity_blocks`,",
-        "`neighbors_above` and `NeighborsTransformer`; `fastcos.get_measure(name, ...)` takes its",
-        "parameters.",
+        "Pass one of these names as `measure=` to `top_k`, `SimilarityIndex`, `similarity_blocks`,",
+        "`neighbors_above` or `NeighborsTransformer`. To set the parameters of a measure, pass the",
+        "result of `fastcos.get_measure(name, ...)`.",
         "",
     ]
     for name, summary in summaries().items():

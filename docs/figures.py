@@ -1,4 +1,4 @@
-"""Draws the figures of these pages: python docs/figures.py, about a minute on two cores."""
+"""Draw the figures of these pages: python docs/figures.py, about a minute on two cores."""
 
 import re
 from pathlib import Path
@@ -18,19 +18,19 @@ from fastcos.plots.style import COLOURS, GRID_COLOUR
 
 FOLDER = Path(__file__).parent / "figures"
 DOTS_PER_INCH = 130
-# The background of a label, which keeps grid lines out of its letters.
+# The background of a label, which hides grid lines behind the letters.
 CARD = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 
 
 def clustered_rows(rng: np.random.Generator, n: int, depth: int) -> np.ndarray:
-    """Return rows in 200 clusters, whose spectrum decays as that of text embeddings does."""
+    """Return rows in 200 clusters, whose spectrum decays like the spectrum of text embeddings."""
     scales = np.arange(1, depth + 1) ** -0.5
     centres = 0.7 * rng.standard_normal((200, depth)) * scales
     return centres[rng.integers(0, 200, n)] + 0.7 * rng.standard_normal((n, depth)) * scales
 
 
 def candidates_per_query(rows: np.ndarray, k: int) -> float:
-    """Return how many rows a bound by 8-bit codes leaves on average, for 100 of the rows."""
+    """Return how many rows a bound from 8-bit codes does not rule out: the mean of 100 queries."""
     rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((rows.shape[1],) * 2))[0]
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True) @ rotation
     scales = np.abs(rows).max(axis=1, keepdims=True) / 127
@@ -44,7 +44,7 @@ def candidates_per_query(rows: np.ndarray, k: int) -> float:
 
 
 def kernel() -> Figure:
-    """Draw the steps of the dense search, and how many rows each step leaves for a query."""
+    """Draw the steps of the dense search, and how many candidates remain after each step."""
     n, k = 20_000, 10
     left_by_screen = candidates_per_query(clustered_rows(np.random.default_rng(0), n, 384), k)
     figure = Figure(figsize=(8.4, 2.9), layout="constrained")
@@ -109,7 +109,7 @@ def projection() -> Figure:
 
 
 def state_of(page: str) -> str:
-    """Return the processor, the number of cores, the date and the commit that a page names."""
+    """Return the processor, the number of cores, the date and the commit that a page states."""
     machine = r"(\d+ cores) of (?:an )?((?:AMD|Intel)[^,.;]*)"
     ((cores, name, text),) = (
         (*found.groups(), text)

@@ -1,14 +1,14 @@
-"""Renews the published numbers and pictures, and says which are older than the code they describe.
+"""Renew the published numbers and pictures, and report which of them are too old.
 
     python docs/renew.py                         # list them: command, time, needs, age
     python docs/renew.py figures animation       # renew these two
     python docs/renew.py --all --data DATA       # renew all of them: a night on a quiet machine
-    python docs/renew.py --check                 # exit 1 if one of them is too old
+    python docs/renew.py --check                 # exit with status 1 if one of them is too old
 
-docs/renewed.csv holds the commit at which each of them was made last. The age is the number of
-later commits to the code that a number describes. A number is too old if more than 200 of them (100
-for the comparison in README.md) change more than comments and docstrings. DATA is a folder with the
-data sets, which the repository does not hold.
+docs/renewed.csv contains the commit at which each number or picture was last made. Its age is the
+number of later commits to the code that it describes. It is too old if more than 200 of these
+commits change more than comments and docstrings. For the comparison in README.md, the limit is 100
+commits. DATA is a folder with the data sets, which are not part of the repository.
 """
 
 import argparse
@@ -29,7 +29,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).parent / "renewed.csv"
-# Commits to the code after which a number is too old: about a week of work on one subject.
+# A number is too old after more than this many commits to its code. A week of work on one subject
+# has about this number of commits.
 MOST_COMMITS = 200
 KERNELS = ("kernels", "fastcos/search")
 MODELS = ("fastcos/models", "fastcos/similarity")
@@ -39,11 +40,12 @@ class Published(NamedTuple):
     """Numbers or pictures that the same commands make."""
 
     shown_in: str
-    commands: tuple[str, ...]  # {data}: the folder of the data sets; {scratch}: an empty folder
+    # {data} is replaced by the folder of the data sets, and {scratch} by an empty folder.
+    commands: tuple[str, ...]
     minutes: float  # on two cores
-    code: tuple[str, ...]  # a commit to one of these makes the numbers older
+    code: tuple[str, ...]  # Each commit to one of these paths makes the numbers older.
     needs: str = ""
-    by_hand: str = ""  # what a person still has to copy from the output
+    by_hand: str = ""  # the part of the output that a person must copy to the pages
     most_commits: int = MOST_COMMITS
 
 
@@ -193,7 +195,7 @@ PUBLISHED = {
 
 
 class Renewal(NamedTuple):
-    """When and where numbers were made last: a line of docs/renewed.csv."""
+    """A line of docs/renewed.csv: when and on which machine numbers were last made."""
 
     name: str
     commit: str
@@ -203,7 +205,7 @@ class Renewal(NamedTuple):
 
 
 def state(renewal: Renewal) -> str:
-    """Return the words by which pages name the state of the code that was measured."""
+    """Return the date and the commit of a renewal, in the words of the pages."""
     return f"{renewal.date}, commit {renewal.commit[:10]}"
 
 
@@ -214,7 +216,7 @@ def pages(one: Published) -> list[Path]:
 
 
 def git(*words: str) -> str | None:
-    """Return what git prints, or None if this is no clone or the clone lacks the commits."""
+    """Return the output of git, or None if this is not a clone or the clone lacks the commits."""
     try:
         answer = subprocess.run(
             ["git", "-C", str(ROOT), *words], capture_output=True, check=True, text=True
@@ -225,14 +227,14 @@ def git(*words: str) -> str | None:
 
 
 def renewals(path: Path) -> dict[str, Renewal]:
-    """Return the last renewal of everything that is published, by name."""
+    """Return the last renewal of each name in PUBLISHED."""
     with path.open(encoding="utf8", newline="") as file:
         found = {row["name"]: Renewal(**row) for row in csv.DictReader(file)}
     return found | {"speed": found["speed"]._replace(**newest_comparison())}
 
 
 def newest_comparison() -> dict[str, str]:
-    """Return the commit and the date of the newest file of bench/results, which names both."""
+    """Return the commit and the date that the newest file of bench/results contains."""
     from bench.compare import render
 
     document = render.shown_first(render.newest(ROOT / "bench" / "results"))
@@ -246,11 +248,12 @@ def commits_since(renewal: Renewal, code: tuple[str, ...]) -> list[str] | None:
 
 
 def is_too_old(renewal: Renewal, one: Published) -> bool:
-    """Return whether too many commits changed more than comments and docstrings of the code."""
+    """Return whether too many commits changed more of the code than comments and docstrings."""
     since = f"{renewal.commit}..HEAD"
     raw = ("--raw", "--no-abbrev", "--no-renames")
     history = git("log", "--format=tformat:commit", *raw, since, "--", *one.code) or ""
-    # The line of a file names its blobs before and after the commit: ":mode mode BLOB BLOB M path"
+    # For each changed file, git prints a line ":mode mode BLOB BLOB M path", with the blobs (the
+    # contents) of the file before and after the commit.
     commits = [
         [line.split() for line in commit.splitlines() if line.startswith(":")]
         for commit in history.split("commit\n")[1:]
@@ -270,7 +273,7 @@ def is_too_old(renewal: Renewal, one: Published) -> bool:
 
 
 def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
-    """Return the contents of blobs, and None for those that do not exist, such as 000...0."""
+    """Return the content of each blob, or None for a blob that does not exist, such as 000...0."""
     words = ("git", "-C", str(ROOT), "cat-file", "--batch")
     answer = subprocess.run(
         words, input="\n".join(blobs).encode(), capture_output=True, check=True
@@ -287,18 +290,18 @@ def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
     return text_of
 
 
-# Many numbers describe the same code: a check without the cache takes several times as long.
+# The cache makes a check several times as fast, because many numbers describe the same code.
 @functools.cache
 def is_same_file(before: bytes | None, after: bytes | None) -> bool:
     """Return whether two versions of a Python file differ only in comments and docstrings."""
     if before is None or after is None:
         return before is after
-    # Two blank lines separate definitions, and most commits change few of them. To parse and to
-    # compare the others as well would take several times as long.
+    # Two blank lines separate definitions, and most commits change only a few definitions. Parsing
+    # the unchanged definitions as well would take several times as long.
     definitions = before.split(b"\n\n\n"), after.split(b"\n\n\n")
     if len(definitions[0]) == len(definitions[1]):
         changed = [pair for pair in zip(*definitions, strict=True) if pair[0] != pair[1]]
-        with contextlib.suppress(SyntaxError):  # The blank lines are within a string.
+        with contextlib.suppress(SyntaxError):  # Two of the blank lines are within a string.
             return all(is_same_code(ast.parse(one), ast.parse(other)) for one, other in changed)
     return is_same_code(ast.parse(before), ast.parse(after))
 
@@ -317,12 +320,12 @@ def is_same_code(one: object, other: object) -> bool:
 
 
 def is_docstring(part: object) -> bool:
-    """Return whether a statement is a constant by itself."""
+    """Return whether a statement consists of a constant only, like a docstring."""
     return isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
 
 
 def show(path: Path) -> None:
-    """Print what is published: where, by which command, in what time, and how old it is."""
+    """Print where each number is published, its commands, their time, and its age."""
     known = renewals(path)
     for name, one in PUBLISHED.items():
         last = known[name]
@@ -338,7 +341,7 @@ def show(path: Path) -> None:
 
 
 def check(path: Path) -> int:
-    """Return 1, after naming them, if numbers are too old; else 0."""
+    """Print the names of numbers that are too old; return 1 if there are any, else 0."""
     known = renewals(path)
     if any(commits_since(known[name], one.code) is None for name, one in PUBLISHED.items()):
         print("the age of the numbers is unknown: this clone lacks commits (git fetch --unshallow)")
@@ -353,7 +356,7 @@ def check(path: Path) -> int:
 
 
 def renew(name: str, data: Path | None, path: Path) -> None:
-    """Run the commands, and write the commit, the date and the machine into the record."""
+    """Run the commands of a name, and record the commit, the date and the machine."""
     from bench import machine
 
     one = PUBLISHED[name]
@@ -388,11 +391,11 @@ def renew(name: str, data: Path | None, path: Path) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """List, renew or check."""
+    """List the published numbers, renew them, or check their age."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("name", nargs="*", help="what to renew; without a name: the list")
+    parser.add_argument("name", nargs="*", help="what to renew (default: print the list)")
     parser.add_argument("--all", action="store_true", help="renew everything, in the order listed")
     parser.add_argument("--data", type=Path, help="the folder of the data sets")
     parser.add_argument("--check", action="store_true", help="exit 1 if numbers are too old")

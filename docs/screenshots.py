@@ -1,7 +1,7 @@
-"""Takes the screenshots of these pages: python docs/screenshots.py NAME=PAGE.html[#STATE] ...
+"""Take the screenshots of these pages: python docs/screenshots.py NAME=PAGE.html[#STATE] ...
 
-NAME is explore_light or audit_page. Needs chromium, chromedriver and the extra
-"browser".
+NAME is explore_light or audit_page. The script requires chromium, chromedriver and the extra
+"browser" of fastcos.
 """
 
 import base64
@@ -14,21 +14,22 @@ from PIL import Image
 
 FOLDER = Path(__file__).parent / "figures"
 sys.path.insert(0, str(FOLDER.parents[1]))
-# Width and height in CSS pixels, and whether the reader prefers a dark page.
+# For each NAME: the width and the height in CSS pixels, and whether the reader prefers a dark page.
 VIEWS = {
     "explore_light": (880, 1345, False),
     "audit_page": (800, 1320, False),
 }
-# The number of colours of a file; heat maps need more of them than texts.
+# The number of colours of an image. Heat maps need more colours than texts.
 N_COLOURS = 256
-# Seconds to wait after everything has been drawn, for fonts and transitions.
+# The seconds that fonts and transitions may take after the page has drawn everything.
 PAUSE = 2.0
-# Whether the page has drawn everything, also what it draws in small pieces.
+# JavaScript that returns whether the page has drawn everything, including what it draws piece by
+# piece.
 IS_DRAWN = "return (document.getElementById('pad')?.dataset.ready ?? 'true') === 'true'"
 
 
 def main() -> None:
-    """Open each page, and save what a window of that size shows."""
+    """Open each page in a window of the size in VIEWS, and save a screenshot."""
     from tests.plots.browser import opened_browser, resize, wait
 
     with opened_browser() as browser:
@@ -43,7 +44,8 @@ def main() -> None:
             time.sleep(PAUSE)
             shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
             image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
-            # This palette covers all colours; the usual one lacks most rare deep colours.
+            # MAXCOVERAGE chooses a palette that also contains rare deep colours, which the default
+            # palette mostly lacks.
             kind = Image.Quantize.MAXCOVERAGE
             few = image.quantize(N_COLOURS, method=kind, kmeans=3, dither=Image.Dither.NONE)
             few.save(FOLDER / f"{name}.png", optimize=True)

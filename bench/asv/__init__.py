@@ -20,9 +20,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 if "ASV_ENV_DIR" in os.environ:
     os.environ["FASTCOS_CACHE_DIR"] = str(Path(os.environ["ASV_ENV_DIR"], "fastcos-cache"))
 
-try:  # The compiled kernels are timed, and not the NumPy code that runs until they are compiled.
+try:  # Time the compiled kernels, and not the NumPy code that runs until they are compiled.
     from fastcos.parallel import readiness
 
     readiness.compile_at_once()
-except ImportError:  # Commits before November 2026 have no such code.
+except ImportError:  # Commits before November 2026 have no such NumPy code.
     pass

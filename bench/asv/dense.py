@@ -15,8 +15,8 @@ SIZES = [(1_000, 64), (10_000, 64), (4_000, 768)]
 def fitted_index(make_rows, *size):
     """Return an index of rows; calls with equal arguments return the same index.
 
-    asv calls setup before every sample. An index that is new in every sample would be timed while
-    it is still cold, and before fastcos has added a projection of the rows.
+    asv calls setup before every sample. If every call of setup created a new index, asv would time
+    the index while it is still cold, and before fastcos has added a projection of the rows.
     """
     return fastcos.SimilarityIndex().fit(make_rows(*size))
 
@@ -43,7 +43,7 @@ class EmbeddingSearch:
     params = [[1, 256]]
     param_names = ["queries"]
     version = "2"
-    warmup_time = 1.0  # in seconds; meanwhile, a projection of the rows is added
+    warmup_time = 1.0  # In this second, fastcos adds a projection of the rows to the index.
 
     def setup(self, queries):
         self.queries = data.embeddings(queries, 384, seed=1)

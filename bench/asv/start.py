@@ -1,4 +1,8 @@
-"""The start of fastcos in a new process: asv runs the second string, and then times the first."""
+"""The start of fastcos in a new process.
+
+Each function returns the code that asv times. If a function returns two strings, asv runs the
+second string before it times the first.
+"""
 
 SEARCH = "import numpy as np, fastcos; fastcos.top_k(np.eye(64, dtype=np.float32), k=3)"
 # A short search compiles no kernel, so this code compiles the kernels before a process is timed.

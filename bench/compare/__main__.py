@@ -14,15 +14,15 @@ from bench import data, machine
 from bench.compare import confirm, hard, large, ratios, render, tasks, turns, worker
 
 RESULTS = Path(__file__).parents[1] / "results"
-# The largest number of rounds at the end of a run in which processes that other programs disturbed
-# are measured again.
+# If other programs disturbed some processes, these processes are measured again at the end of the
+# run, at most this many times.
 MAX_REPLACEMENTS = 2
 DESCRIPTION = """\
 Compare fastcos with the other libraries that are installed, in interleaved turns over fresh
-processes. Answers are checked before anything is timed. Without DATA it runs the built-in tasks,
-which takes about 25 minutes on two cores. Processes that other programs disturbed are measured
-again at the end. DATA is a file of vectors (.npy, .npz, ...) or of interactions (.csv, .npz,
-...)."""
+processes. Answers are checked before anything is timed. Without DATA, the command runs the built-in
+tasks, which takes about 25 minutes on two cores. If other programs disturbed some processes, these
+processes are measured again at the end. DATA is a file of vectors (.npy, .npz, ...) or of
+interactions (.csv, .npz, ...)."""
 EPILOG = """\
 examples:
   python -m bench.compare --task one_query batch --size small      # a minute
@@ -126,9 +126,9 @@ def print_row(result, descriptions):
 
 
 def measure_rows(rows, arguments, document, descriptions, save):
-    """Measure every row in one process after the other, and print the results.
+    """Measure every row in several processes, one after the other, and print the results.
 
-    One process of every row is measured before the second process of any row.
+    Every row is measured in a first process before any row is measured in a second process.
     """
     processes = arguments.processes or 5
     measurements = [

@@ -8,12 +8,12 @@ from bench.compare import ratios, turns
 
 
 def confirmations(earlier, later):
-    """Return for every row and library whether the later ratio lies in the earlier interval.
+    """Return, for each row and library, whether the later ratio lies in the earlier interval.
 
     Parameters
     ----------
     earlier : list of dict
-        Documents of results. The processes of all of them together give one interval.
+        Documents of results. One interval is computed from the processes of all documents.
     later : dict
         The document that must confirm the intervals.
 

@@ -37,8 +37,9 @@ def ratio_of(theirs, ours):
     ])  # fmt: skip
     n, mean, half = len(logs), logs.mean(), np.inf
     if n > 1:
-        # If the speed of the machine does not change between two runs, the difference of the means
-        # of n processes each has the standard deviation of one process times sqrt(1/n + 1/n).
+        # Each of two runs yields a mean over n processes. If the speed of the machine does not
+        # change, the standard deviation of the difference between the two means is the standard
+        # deviation of one process times sqrt(1/n + 1/n).
         half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(2 / n)
     return tuple(float(value) for value in np.exp([mean, mean - half, mean + half]))
 

@@ -33,7 +33,10 @@ README_ROWS = (
 
 
 def newest(folder):
-    """Return the newest document of each machine by its name; unlimited machines come first."""
+    """Return the newest document of each machine, by the name of the machine.
+
+    Machines whose instruction set was not limited come first.
+    """
     documents = {}
     for path in sorted(Path(folder).glob("*/*.json")):  # the folders are named after their dates
         document = json.loads(path.read_text("utf8"))
@@ -154,7 +157,7 @@ def _tasks(number):
 
 
 def summary_table(documents):
-    """Return a table of all tasks, with the fastest other exact library and the ratio by machine.
+    """Return a table of all tasks: the fastest other exact library and its ratio, by machine.
 
     Each machine has two columns, so that the name of the library and the interval are in separate
     cells.
@@ -303,12 +306,15 @@ def markdown(documents):
 
 
 def shown_first(documents):
-    """Return the newest document; if several are of one day, one of an unrestricted machine."""
+    """Return the newest document.
+
+    If several documents have the newest date, prefer a machine without a limited instruction set.
+    """
     return max(documents.values(), key=lambda document: (document["date"], not document["tags"]))
 
 
 def short_titles(document):
-    """Return the short titles of the rows that the README shows of a document, by their keys."""
+    """Return the short title of each row of a document that the README shows, by its key."""
     best, titles = best_of(comparisons(document)), {}
     for task, *sizes, title in README_ROWS:
         measured_sizes = [size for size in sizes if f"{task} {size}" in best]
@@ -436,7 +442,7 @@ def page(documents):
 
 
 def readme_rows(documents):
-    """Return the table of the README for the machine that was measured last, and all losses."""
+    """Return the text of the README: the table of the newest document, and the verdicts of all."""
     document, rows = shown_first(documents), []
     best = best_of(comparisons(document))
     for key, title in short_titles(document).items():
@@ -465,7 +471,7 @@ def readme_rows(documents):
 
 
 def best_by_label(documents):
-    """Return the best comparisons of each document by its label."""
+    """Return, by label of a document, its comparisons with the fastest exact libraries."""
     return {
         bar_label(document): best_of(comparisons(document)).values()
         for document in documents.values()
@@ -513,8 +519,9 @@ def range_of(comparison):
 def howto_rows(documents):
     """Return the table of large matrices for docs/howto/benchmark.md, fastest library first.
 
-    A singular value decomposition also shows its largest residual, because SciPy and scikit-learn
-    have no parameter that sets this residual, and may reach a smaller one than required.
+    For a singular value decomposition, the table also shows the largest residual. SciPy and
+    scikit-learn have no parameter that sets this residual, so their results may be more accurate
+    than required.
     """
     measured = {name: document for name, document in documents.items() if document["large"]}
     if not measured:

@@ -24,8 +24,8 @@ DEFAULT = [Setting()]
 OPENBLAS_KERNELS = (("AVX-512", "SkylakeX", "avx512f"), ("AVX2", "Haswell", "avx2"))
 
 
-# A run that limits fastcos to AVX2 by FASTCOS_ISA=avx2 stands for a CPU without AVX-512. The other
-# libraries are therefore limited too, as far as they have a variable for this purpose.
+# With FASTCOS_ISA=avx2, fastcos uses only AVX2, so that the run stands for a CPU without AVX-512.
+# The other libraries are therefore also limited to AVX2 if they have a variable for this purpose.
 AVX2_VARIABLES = {
     "FAISS_SIMD_LEVEL": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",

@@ -64,10 +64,10 @@ def item_join(n_users, n_items, nnz):
 
 
 def cosine_rounding(d):
-    """Return the largest difference of two cosines of rows of d columns that float32 may confuse.
+    """Return the largest difference between cosines that float32 may confuse, for d columns.
 
     A product of d columns has d roundings of 2^-24 in any order of summation, and each of the two
-    norms has d / 2 + 3 roundings. The difference of a confused pair contains this error twice.
+    norms has d / 2 + 3 roundings. Each of the two confused cosines may have this error.
     """
     return 2 * (2 * d + 6) * 2.0**-24
 

@@ -4,9 +4,9 @@
     python -m bench.lab.curves --threads 1
 
 Every point is measured in a new process: the median seconds of five calls after a call that
-compiles, and the peak memory that a call adds. Standard output is CSV; for every curve, standard
-error shows the exponent that fits seconds ~ x^exponent, beside the exponent of the plain method,
-which takes no shortcut.
+compiles, and the peak memory that a call adds. Standard output is CSV. For every curve, standard
+error shows the exponent with which seconds ~ x^exponent fits the points. It also shows the exponent
+of the plain method, which takes no shortcut.
 """
 
 import argparse
@@ -56,8 +56,9 @@ def non_zeros(n):
 
 
 DECKS, NON_ZEROS = (100_000, 17_000, 6_000_000), (1_000_000, 4_000_000, 16_000_000)
-# For each curve, the operation, the name of the varied size, the exponent of the plain method, a
-# function from the varied size to the arguments of the operation, and the values of this size.
+# Each curve varies one size, such as the number of rows. A curve consists of the operation, the
+# name of the size, the exponent of the plain method, a function that returns the arguments of the
+# operation for a value of the size, and the values of the size.
 CURVES = (
     (self_join, "rows", 2, lambda n: (n, 64, 10), (10_000, 20_000, 40_000, 80_000, 160_000)),
     (self_join, "rows of 768", 2, lambda n: (n, 768, 10), (5_000, 10_000, 20_000, 80_000)),

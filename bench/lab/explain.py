@@ -1,9 +1,9 @@
 """Estimates of `explain` and measured times: `python -m bench.lab.explain` prints a table.
 
-The table lists twenty searches, from one query among 1,000 rows to a self-join, among random rows
-and among rows that resemble text embeddings. It is copied to docs/dev/costs.md. The estimates use
-the rates in the fields of ``fastcos.search.cost_model.CostModel``. The script takes a minute on two
-cores.
+The table lists twenty searches, from one query among 1,000 rows to a self-join. Some of them search
+random rows, and others search rows that resemble text embeddings. docs/dev/costs.md contains a copy
+of the table. The estimates use the rates in the fields of
+``fastcos.search.cost_model.CostModel``. The script takes a minute on two cores.
 """
 
 import sys

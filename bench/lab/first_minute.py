@@ -2,11 +2,11 @@
 
 The script prints a Markdown table. Each line of the table is measured by one process with an empty
 cache. The process searches an index with 1, 16 and 256 queries in turn, until compiled code answers
-or the time limit is reached. Plain NumPy searches the same queries right before every search of the
-index: it converts rows of float16 or int8 to float32, computes a matrix product, divides by the
-norms, and calls argpartition and a sort. The ratio of a search is the time of the search divided by
-the median of the three nearest times of NumPy, because other processes, such as the compiling
-process, delay both.
+or the time limit is reached. Right before every search of the index, the script searches for the
+same queries in plain NumPy: it converts rows of float16 or int8 to float32, computes a matrix
+product, divides by the norms, and calls argpartition and a sort. The ratio of a search is the time
+of the search divided by the median of the three nearest times of NumPy. The table shows ratios,
+because other processes, such as the compiling process, delay the index and NumPy alike.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 
@@ -76,8 +76,8 @@ def measure(size, dtype, limit):
     import fastcos
     from fastcos.parallel import readiness
 
-    # In a user's program, compilation is not immediate. This option is reset here because the
-    # import of bench.lab has set it.
+    # In a user's program, fastcos does not compile at once. The import of bench.lab has set this
+    # option, so it is reset here.
     readiness.state.compile_at_once = False
     n, d = map(int, size.split("x"))
     rows = rows_of(n, d, dtype, 0)
@@ -92,7 +92,9 @@ def measure(size, dtype, limit):
         count: partial(search_in_numpy, rows, 1 / np.sqrt(squares), queries[count])
         for count in QUERIES
     }
-    for count in QUERIES:  # the system clears the pages of new memory before NumPy is timed
+    # The first use of new memory is slow, because the system clears its pages. NumPy is therefore
+    # called once before it is timed.
+    for count in QUERIES:
         plain[count]()
     index = fastcos.SimilarityIndex().fit(rows)
     first = seconds(partial(index.search, queries[1], K))

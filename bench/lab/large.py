@@ -6,17 +6,20 @@
     python -m bench.lab.large --operations search --where disk 1-worker 2-workers --turns 2
     python -m bench.lab.large --data ratings.csv --folder large      # your own interactions
 
-The script prints how much disk, memory and time the run takes. Seeded data are then written into
-the current folder and removed at the end; with --folder, the data stay in that folder, and the same
-command resumes after the last result. There are two kinds of data. The operations gram (X'(X Q)),
-svd and items (the nearest items of every item) use a binary matrix of Zipf-distributed items in
-shards. The operations search (the neighbours of other rows) and audit use dense rows. Each
-operation runs in a new process: from disk, from memory, and a search also on a local Dask cluster
-whose workers have one thread. Each answer is checked: sampled columns, items or queries are
-computed again in float64, and an SVD is checked by its certificate. On standard output, each line
-is a JSON object with the seconds, the non-zeros or pairs per second, the peak resident memory of
-the process in MiB, the certificate, and a digest of the bits of the answer. Standard error ends
-with a table of these results.
+The script first prints how much disk, memory and time the run takes. It then writes seeded data to
+the current folder, and removes them at the end. With --folder, the data stay in that folder, and
+the same command resumes after the last result.
+
+There are two kinds of data. The operations gram (X'(X Q)), svd and items (the nearest items of
+every item) use a binary matrix of Zipf-distributed items in shards. The operations search (the
+neighbours of other rows) and audit use dense rows. Each operation runs in a new process, with the
+data on disk or in memory. A search can also run on a local Dask cluster whose workers have one
+thread.
+
+Each answer is checked: sampled columns, items or queries are computed again in float64, and an SVD
+is checked by its certificate. On standard output, each line is a JSON object with the seconds, the
+non-zeros or pairs per second, the peak resident memory of the process in MiB, the certificate, and
+a digest of the bits of the answer. Standard error ends with a table of these results.
 """
 
 import argparse
@@ -54,9 +57,9 @@ EXPONENT = 0.8
 # The bytes per non-zero. On disk, a non-zero takes 4 bytes for its column. In memory, it takes 4
 # more for its float32 value. The operation `items` holds the rows and their transpose in memory.
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
-# The seconds per non-zero of a run with 1e9 non-zeros and 64 columns, or per pair of rows with 256
-# columns; WRITING is the seconds per non-zero of writing shards (docs/dev/benchmarks.md, "A billion
-# non-zeros").
+# For the operations on interactions: the seconds per non-zero, in a run with 1e9 non-zeros and 64
+# columns. For the other operations: the seconds per pair of rows with 256 columns. WRITING is the
+# seconds per non-zero for writing shards (docs/dev/benchmarks.md, "A billion non-zeros").
 SECONDS = {"gram": 1.1e-7, "svd": 5.3e-7, "items": 2.9e-7, "search": 5e-10, "audit": 1e-9}
 WRITING = 3e-7
 # The number of items or columns whose answers are computed again in float64.
@@ -96,7 +99,8 @@ def write_rows(path, n, d, seed):
     rows.flush()
 
 
-# The checks return a certificate of an answer, and the bytes whose digest is printed.
+# Each of the following functions checks an answer. It returns the certificate of the answer, and
+# the bytes whose digest the script prints.
 
 
 def check_gram(shards, Q, product):
@@ -184,9 +188,8 @@ def on_rows(options, name, where, stack):
         settings = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "4GiB"}
         client = Client(LocalCluster(n_workers=int(where[0]), **settings))
         stack.callback(client.shutdown)
-        client.run(
-            importlib.import_module, "bench.lab"
-        )  # importing bench.lab lets the worker compile its kernels
+        # A worker that has imported bench.lab compiles its kernels at once.
+        client.run(importlib.import_module, "bench.lab")
         client.run(fastcos.top_k, rows, rows, K)
         out = Path(tempfile.mkdtemp(dir=options.folder), "found")
         call = partial(fastcos.distributed.top_k, *files, K, out=out, client=client)
@@ -239,7 +242,7 @@ def needs(options):
 
 
 def minutes(options):
-    """Return the estimated minutes of the operations, from a run with 1e9 non-zeros on 2 cores."""
+    """Return the estimated minutes of the operations, based on the rates in SECONDS for 2 cores."""
     per_unit = SECONDS | {"svd": SECONDS["svd"] * options.rank / 64}
     units = {"search": options.queries * options.rows, "audit": options.rows**2}
     seconds = sum(per_unit[name] * units.get(name, options.nnz) for name in options.operations)

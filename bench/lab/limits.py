@@ -1,9 +1,9 @@
-"""The time that this machine needs at least to multiply, read, copy and gather for a call.
+"""The shortest time in which this machine could multiply, read, copy and gather for a call.
 
 A :class:`Work` states how many operations and bytes a call needs. As in the roofline model, a
 :class:`Limit` measures the shortest possible time of this work on this machine, by one short probe
-per resource. Measure the limit and the call in turns, because the speed of a shared machine changes
-over time by more than the difference of the two times.
+per resource. Measure the limit and the call in turns: the speed of a shared machine changes over
+time, often by more than the time of the call differs from the limit.
 """
 
 import functools
@@ -23,8 +23,9 @@ from fastcos.search.layout import tile_layout
 # The seconds of a probe. A probe is a hundred times as long as the start of a thread, but short
 # compared with a turn.
 _PROBE_SECONDS = 2e-3
-# A probe of the bandwidth reads at least as many bytes as fit a first-level cache, and at most
-# twice the bytes of the largest last-level cache.
+# The smallest and the largest number of bytes that a probe of the bandwidth reads. The smallest
+# number fits in a first-level cache, and the largest number is twice the size of the largest
+# last-level cache.
 _MIN_PROBE_BYTES, _MAX_PROBE_BYTES = 2**16, 2**28
 # The number of probes whose best rate is the peak rate of the machine.
 _ROOF_PROBES = 20
@@ -58,8 +59,9 @@ class Work(NamedTuple):
     # Bytes that must be read and written: every input and every output once.
     reads: float = 0.0
     writes: float = 0.0
-    # The number of rows that are read one by one from a float32 table, the shape of the table, and
-    # the first int32 row numbers in the order of the reads; without order, random row numbers.
+    # The number of rows that are read one by one from a float32 table, and the shape of the table.
+    # `order` contains the first int32 row numbers, in the order in which the rows are read; None
+    # stands for random row numbers.
     gathers: float = 0.0
     table: tuple[int, int] = (0, 0)
     order: Any = None
@@ -244,7 +246,7 @@ _blas = functools.cache(ThreadpoolController)
 
 
 def _tile_rate():
-    """Return the multiply-adds per second on data in registers, with the instruction set in use."""
+    """Return the multiply-adds per second of the tile probe, with the instruction set in use."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     multiply_adds = np.zeros(_TILE_BLOCKS)
     arrays = (

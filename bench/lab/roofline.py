@@ -30,9 +30,10 @@ RESOURCES = {
 def draw(points):
     """Return a figure with a bar for every kernel: the percentage of its limit.
 
-    The limit follows the roofline model (Williams, Waterman and Patterson, 2009): the time of the
-    resource that takes longest for the work of the plain method. A point is a dict with the name of
-    a kernel, the percentage of the limit, the quartiles of the turns, and the resource limited_by.
+    The limit follows the roofline model (Williams, Waterman and Patterson, 2009): for the work of
+    the plain method, each resource needs a certain time, and the longest of these times is the
+    limit. A point is a dict with the name of a kernel, the percentage of the limit, the quartiles of
+    the turns, and the resource that takes longest (limited_by).
     """
     from matplotlib.figure import Figure
 
@@ -108,13 +109,13 @@ KERNELS = (
 
 
 def measure(name, prepare):
-    """Return the point of a kernel, which draw describes."""
+    """Measure a kernel and its limit in turns; return the point of the kernel, as in `draw`."""
     call, work = prepare()
     call()
     limit = limits.Limit(work)
     turns = [(limit.seconds(), seconds(call)) for _ in range(TURNS)]
     percents = [100 * limit_seconds / call_seconds for limit_seconds, call_seconds in turns]
-    # The quantile 0.25 of the turns is hardly slowed by other work on the machine.
+    # The first quartile is used, because other work on the machine slows down only some turns.
     limit_seconds, call_seconds = np.quantile(turns, 0.25, axis=0)
     return {
         "name": name, "seconds": float(np.median(turns, axis=0)[1]),

@@ -1,11 +1,11 @@
-"""Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
+"""Thresholds of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
-The planner chooses between two methods by a threshold of ``fastcos.search.cost_model.CostModel``.
-For some of these thresholds, a table shows the times of both methods around the threshold. The rows
-are random, and searches run on two threads unless a table says otherwise. Times are medians of five
-calls, after a first call that compiles the kernels. The table of the projection also shows times
-for the rows of the given files, whose first 1,000 rows are the queries. The script takes two
-minutes on two cores.
+The planner of a search chooses between two methods by a threshold in
+``fastcos.search.cost_model.CostModel``. For several of these thresholds, a table shows the times of
+both methods on either side of the threshold. The rows are random, and searches run on two threads
+unless a table says otherwise. Times are medians of five calls, after a first call that compiles the
+kernels. The table of the projection also shows times for the rows of the given files, whose first
+1,000 rows are the queries. The script takes two minutes on two cores.
 """
 
 import sys
@@ -43,7 +43,7 @@ def encoded(n, d):
 def searching(segment, items, n, options=OPTIONS, **costs):
     """Return a function that searches a segment with the first n items as queries.
 
-    The search is planned with these costs.
+    The planner uses the values in ``costs`` instead of those of the cost model.
     """
     queries, request = items.take(slice(0, n)), scan.SegmentRequest(K, no_exclusions(n))
 
@@ -64,7 +64,7 @@ def packing_against_scoring(d):
     n_items = 12_800_000 // d
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
-    # Settings of the cost model with which the planner chooses the same method for any number of
+    # With these settings of the cost model, the planner chooses the same method for any number of
     # queries.
     never = {"min_queries_unpacked": 1, "max_queries_unpacked": 0}
     always = {"min_queries_unpacked": 1, "max_queries_unpacked": 10**6, "min_work_unpacked": 0}
@@ -125,7 +125,7 @@ def panels_of_a_run():
 
 
 def duplicates():
-    """Print the times of self-joins of rows with copies, with and without grouping the copies."""
+    """Print the times of self-joins of rows with copies, searched together or one by one."""
     table = []
     for copies in (1, 2, 3, 5, 20):
         rows = np.repeat(gaussian(20_000 // copies, 64), copies, axis=0)

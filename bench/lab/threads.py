@@ -1,10 +1,11 @@
 """Times by the number of threads, for fastcos and FAISS: `python -m bench.lab.threads`.
 
 The script prints a table with one row per kind of work, and one column per number of threads: 1, 2,
-4, ... up to the number of cores. FAISS is timed by the faster of its two methods of multiplication,
-and its neighbours are compared with the neighbours of fastcos before the timing. The table is
-copied to docs/dev/benchmarks.md, from which docs/figures.py draws docs/figures/threads.png. The
-script takes three minutes on two cores; run it on a quiet machine.
+4, ... up to the number of cores. FAISS has two methods of multiplication, and the time of the
+faster one counts. Before the timing, the script compares the neighbours of FAISS with the
+neighbours of fastcos. docs/dev/benchmarks.md contains a copy of the table, from which
+docs/figures.py draws docs/figures/threads.png. The script takes three minutes on two cores; run it
+on a quiet machine.
 """
 
 import itertools
@@ -22,8 +23,8 @@ from bench.lab.timing import in_turns
 K = 10
 # The numbers of queries, items and columns of each search.
 SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
-# FAISS multiplies by BLAS if there are at least this number of queries. With the first number it
-# never does, and with the second it always does.
+# FAISS multiplies by BLAS if there are at least this number of queries. With the first number,
+# FAISS never multiplies by BLAS here; with the second number, it always does.
 BLAS_THRESHOLDS = (2**30, 1)
 
 
@@ -39,7 +40,7 @@ def milliseconds(call):
 
 
 def faiss_milliseconds(index, queries, n_threads):
-    """Return the milliseconds of a search by FAISS, by the faster of its two multiplications."""
+    """Return the milliseconds of a search by FAISS, with the faster of its two multiplications."""
     faiss.omp_set_num_threads(n_threads)
     times = []
     for threshold in BLAS_THRESHOLDS:

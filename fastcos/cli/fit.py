@@ -13,10 +13,10 @@ from fastcos.storage import provenance
 DESCRIPTION = """\
 Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model in the folder
 DIR:
-  model       arrays of the model, with checksums; later commands map them into memory
+  model       arrays with checksums, which later commands map into memory
   items.npz   ids of the items, in the order of the model
-  users.npz   statistics of X, such as the number of users and the mean of each column
-  model.json  parameters, residuals of the singular triplets, and versions
+  users.npz   the number of users, and statistics of each column of X
+  model.json  parameters, residuals of the singular triplets, versions
 The commands neighbors, recommend, audit, calibrate, index and compare read DIR. With --shards, the
 table of interactions can be larger than memory: the command reads the table once, divides its rows
 among several files with checksums (the shards), and then reads one shard at a time. To write the

@@ -1,10 +1,11 @@
 """One file per library. The comparison finds every file in this folder, so no list must be edited.
 
-A file defines NAME, the name of the library in tables; REQUIRES, a requirement in pip's format,
-which must be met and names the package whose version is read; and a function for each operation
-that the library has. The function prepares everything that a user of the library would prepare
-once; preparing is not timed. The function returns the call to be timed, and a function that turns
-the result of this call into the answer:
+A file defines NAME, which is the name of the library in tables, and REQUIRES, which is a
+requirement in pip's format. The comparison leaves out a library whose requirement is not met, and
+reads the version of the package in REQUIRES. A file also defines a function for each operation that
+the library has. The function prepares everything that a user of the library would prepare once;
+preparing is not timed. The function returns the call to be timed, and a function that turns the
+result of this call into the answer:
 
 ========================= =================================================================
 search(items, queries, k) the k nearest items of every query by cosine: indices (n, k)
@@ -18,7 +19,7 @@ gram(X, A)                X'(X A)
 svd(X, k, tolerance)      k singular values and right singular vectors: (k, 1 + m), side by side
 ========================= =================================================================
 
-A file may also define SETTINGS, a list of which the fastest setting counts
-(bench/compare/settings.py); EXACT = False for an approximate library, which is then reported with
-its recall; and versions(), which returns further versions.
+A file may also define three other names. SETTINGS is a list of settings, of which only the fastest
+counts (bench/compare/settings.py). EXACT = False marks an approximate library, which the tables
+list with its recall. The function versions() returns the versions of other packages or libraries.
 """

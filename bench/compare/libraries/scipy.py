@@ -30,11 +30,11 @@ def gram(X, A):
 
 
 def svd(X, k, tolerance):
-    """Use ten times the tolerance for ARPACK, the loosest value that reaches the residual.
+    """Pass ARPACK ten times the tolerance of the task, which is the fastest value that suffices.
 
-    The tolerance of ARPACK limits another residual than the tolerance of the task does. In a scan
-    of the tasks with 400,000 and 800,000 non-zeros, 0.1 was the fastest value for a residual of
-    0.01.
+    The tolerance of ARPACK limits a residual that is defined differently from the residual of the
+    task. In a scan of the tasks with 400,000 and 800,000 non-zeros, 0.1 was the fastest tolerance
+    with which the residual of the task was at most 0.01.
     """
 
     def call():

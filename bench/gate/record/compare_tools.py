@@ -4,8 +4,9 @@ Every round creates the toy project with a second commit that is equal, or 15 % 
 compares the two commits with each tool. A line of results.jsonl holds the verdicts of one tool on four
 benchmarks. Without --minutes the command prints a table of all lines in the file.
 
-Needs an environment with benchgate, pytest-benchmark, benchmatrix, pytest-codspeed, asv and virtualenv.
-All tools have 10 % as the limit. Settings that differ from the defaults of a tool only shorten its run:
+The script needs an environment with benchgate, pytest-benchmark, benchmatrix, pytest-codspeed, asv and
+virtualenv. For all tools, the limit is a slowdown of 10 %. Other settings differ from the defaults of a
+tool only where this shortens its run:
 
 - pytest-benchmark: ``--benchmark-compare-fail=median:10%``, one process per commit;
 - asv: ``asv continuous --factor 1.1``, 2 rounds, 5 to 10 samples per round;

@@ -1,4 +1,4 @@
-"""Tests of benchgate. `pytest bench/gate` in a clone, or `pytest` in this folder; no import of fastcos."""
+"""Tests of benchgate. Run `pytest bench/gate` in a clone, or `pytest` here; fastcos is not needed."""
 
 import sys
 from pathlib import Path

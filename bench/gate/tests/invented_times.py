@@ -6,7 +6,10 @@ from benchgate import Failure, Measurement
 
 
 def sides(base, head):
-    """Return a pair function from two functions that take names and return seconds or failures by name."""
+    """Return a function that invents a pair, which compare_pairs calls instead of measuring a pair.
+
+    ``base`` and ``head`` are functions of the names of benchmarks; each returns seconds or failures by name.
+    """
 
     def measurements(results):
         return {

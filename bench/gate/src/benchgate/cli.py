@@ -5,8 +5,8 @@ then run on both commits, in pairs of fresh processes that take turns at every b
 passed to pytest: paths of tests, -k, options of the project. ``benchgate selftest -- TESTS`` compares a
 commit with itself and reports false alarms and the smallest slow-down that is caught reliably.
 
-Locks, input and output, sub-processes and GPUs are not timed by default: the clock is CPU time of one
-process. Benchmarks that wait are reported as such; --wall times them in wall time.
+By default, benchgate measures the CPU time of one process. This time does not include waiting for locks,
+input, output, sub-processes or GPUs. benchgate reports benchmarks that wait; --wall measures wall time.
 
 Exit status: 0 passed, 1 a benchmark is slower, lost or crashed, 2 invalid arguments, 3 something could
 not be compared.
@@ -242,7 +242,7 @@ def with_benchmarks(reason, file, names):
 
 
 def explained(outcome, errors_of_base, errors_of_head):
-    """Return an outcome; if one commit cannot import the file, add this as the reason."""
+    """Return an outcome; if one commit cannot import the test file, this becomes the reason."""
     file = outcome.name.partition("::")[0]
     errors = {LOST: ("head", errors_of_head), NEW: ("base", errors_of_base)}
     role, file_errors = errors.get(outcome.status, ("", {}))
@@ -254,7 +254,7 @@ def explained(outcome, errors_of_base, errors_of_head):
 
 
 class Progress:
-    """Prints a line after every pair: the measured benchmarks, and the seconds left of the analysis."""
+    """Prints a line after every pair: the measured benchmarks, and the time until the analysis ends."""
 
     def __init__(self):
         self.started, self.key = time.monotonic(), None

@@ -51,9 +51,10 @@ class Outcome(NamedTuple):
 class Verdict(NamedTuple):
     """The outcome of a comparison.
 
-    ``broken`` holds the reason for each test file that base can import and head cannot, and ``uncollected``
-    the reason for each test file that neither commit can import. ``removed`` names benchmarks that the tests
-    of base have and the tests of head do not have. ``failure`` is the reason if nothing could be compared.
+    - ``broken``: for each test file that base can import but head cannot, the reason.
+    - ``uncollected``: for each test file that neither commit can import, the reason.
+    - ``removed``: names of benchmarks that the tests of base contain but the tests of head do not.
+    - ``failure``: the reason if nothing could be compared, otherwise an empty text.
     """
 
     outcomes: list[Outcome]
@@ -163,25 +164,25 @@ def compare_pairs(
     seconds=np.inf,
     progress=None,
 ):
-    """Compare two commits by as many pairs of processes as the verdict needs.
+    """Compare two commits: measure pairs of processes until every benchmark has a verdict.
 
     Parameters
     ----------
     pair : callable(names)
-        Measures the benchmarks with these names, or all (``[]``), in one pair of fresh processes, and
-        returns a dict for base and a dict for head, from the name to a :class:`Measurement` or a
-        :class:`Failure`; see :func:`benchgate.interleaved`.
+        Measures the benchmarks with these names, or all (``[]``), in one pair of fresh processes.
+        Returns two dicts, one for base and one for head. Each dict contains a :class:`Measurement` or
+        a :class:`Failure` by the name of the benchmark; see :func:`benchgate.interleaved`.
     pairs : int
         The number of pairs in the first analysis, at least 10.
     tolerance : float
         The share by which head may be slower: 0.1 is 10 %.
     tolerances : mapping, optional
-        By name: the tolerance of benchmarks whose tolerance differs.
+        The tolerance of each benchmark that has a tolerance of its own, by the name of the benchmark.
     accepted : sequence of str
         Patterns (as in a shell) of benchmarks whose slow-down or loss is accepted.
     seconds : float
-        The time for all pairs, of which the first series may use two thirds. A benchmark without a
-        verdict at the end of the time is "undecided", or "not compared" after too few pairs.
+        The time for all pairs; the first series may use two thirds of it. If a benchmark has no verdict
+        when the time is over, it is "undecided", or "not compared" if there were too few pairs.
     progress : callable(done, total, names, series), optional
         Called after every pair, with the names of the measured benchmarks (``[]``: all).
 
@@ -234,9 +235,9 @@ def _rank(outcome):
 
 
 def _measure(names, stop, pair, pairs, limits, progress, number):
-    """Measure benchmarks until each has a verdict, or until no analysis or no time is left.
+    """Measure benchmarks until each has a verdict, the last analysis is done, or the time is over.
 
-    The result is the :class:`Series`, and a dict with the ratio of each benchmark that has one.
+    Return the :class:`Series`, and a dict with the ratio of each benchmark that has one.
     """
     series, ratios, measured_names = Series(), {}, names
     for _ in range(ANALYSES):

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.99
-# The number of bootstrap samples. Each end of a 99 % interval then rests on 100 samples.
+# The number of bootstrap samples; 100 of these samples lie beyond each end of a 99 % interval.
 RESAMPLES = 19_999
 # The mean without the lowest and the highest fifth of the values. Other work on the machine
 # disturbs some pairs, whose ratios are mostly in the lowest or the highest fifth.
@@ -36,7 +36,7 @@ class Ratio(NamedTuple):
 
 
 def log_ratios(pairs):
-    """Return the logarithm of the ratio of every pair; this ratio is the median over the turns of the pair.
+    """Return the logarithm of the ratio of each pair, which is a median over the turns of the pair.
 
     Each pair holds the seconds of base and the seconds of head, in the order of their turns.
     """
@@ -58,10 +58,10 @@ def estimate_ratio(name, pairs):
 def bootstrap_interval(logs, confidence=CONFIDENCE):
     """Return the low end of the interval, the trimmed mean and the high end, for ratios given as logarithms.
 
-    The interval of the percentile bootstrap of few values is too narrow: with 10 normal values, its 99 %
-    interval contains the mean in only 95 % of the cases. The interval is therefore widened to the coverage of
-    Student's interval (the expanded percentile interval of Hesterberg, "What Teachers Should Know about the
-    Bootstrap", 2014, arXiv 1411.5279).
+    For few values, the interval of the percentile bootstrap is too narrow: the 99 % interval of 10 normal
+    values contains the mean in only 95 % of the cases. This function therefore widens the interval to the
+    coverage of Student's interval (the expanded percentile interval of Hesterberg, "What Teachers Should Know
+    about the Bootstrap", 2014, arXiv 1411.5279).
     """
     n = len(logs)
     tail = stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf((1 - confidence) / 2, n - 1))

@@ -151,7 +151,7 @@ class Server:
 
 
 class Side:
-    """One of the two commits, with the list of its benchmarks and of those that ended a process before.
+    """One of the two commits: the process that serves its benchmarks, and what is known about them.
 
     Attributes
     ----------
@@ -222,9 +222,9 @@ class Side:
 def interleaved(base, head, turns=TURNS):
     """Return a function that measures one pair of processes.
 
-    The function takes a list of names (``[]``: all) and returns two dicts, for base and for head, from
-    the name of a benchmark to a :class:`Measurement` or a :class:`Failure`. The side whose process is
-    started first alternates from pair to pair.
+    The function takes a list of names of benchmarks (``[]``: all), and returns one dict for base and one
+    for head. Each dict contains a :class:`Measurement` or a :class:`Failure` by the name of the benchmark.
+    The side whose process is started first alternates from pair to pair.
     """
     directions = itertools.cycle([1, -1])
 
@@ -236,11 +236,12 @@ def interleaved(base, head, turns=TURNS):
 
 
 def run_turns(sides, turns, names=()):
-    """Run one fresh process per side, which take turns at every benchmark; return a dict per side.
+    """Start a fresh process per side, let them take turns at every benchmark, and return a dict per side.
 
-    Other work on the machine disturbs the processes for milliseconds to minutes. A disturbance affects both
-    sides of a turn in the same way, because they run within moments of each other, so its effect cancels in
-    the ratio of the turn. One call per benchmark and side precedes the turns and is not counted.
+    Other work on the machine disturbs the processes for milliseconds to minutes. The two calls of a turn
+    follow each other within moments, so a disturbance affects both of them in the same way, and its effect
+    cancels in their ratio. Before the first turn, each side calls every benchmark once; these calls do not
+    count.
     """
     with contextlib.ExitStack() as stack:
         for side in sides:
@@ -250,7 +251,7 @@ def run_turns(sides, turns, names=()):
         results = [{} for _ in sides]
         sides_and_results = list(zip(sides, results, strict=True))
         for turn, (position, name) in itertools.product(range(-1, turns), enumerate(all_names)):
-            # The first side takes the first call in half of the turns, the second side in the others.
+            # In half of the turns, the first side is called first; in the others, the second side.
             for side, result in sides_and_results if (turn + position) % 2 == 0 else sides_and_results[::-1]:
                 if name not in side.benchmarks or isinstance(result.get(name), Failure):
                     continue

@@ -24,10 +24,10 @@ CAUGHT = 0.9
 
 
 def record(pair, seconds, progress=None):
-    """Measure pairs for some seconds, at least 10 pairs, or until the user interrupts.
+    """Measure pairs for some seconds, but at least 10 pairs; stop if the user interrupts.
 
-    The result is two dicts by the name of a benchmark: the log-ratio of every pair, and the reason why
-    a benchmark has no log-ratios.
+    Return two dicts, whose keys are names of benchmarks. The first dict contains the log-ratio of every
+    pair, and the second dict contains the reason why a benchmark has no log-ratios.
     """
     started, series = time.monotonic(), Series()
     with contextlib.suppress(KeyboardInterrupt):
@@ -45,7 +45,7 @@ def record(pair, seconds, progress=None):
 
 
 def comparisons(logs, slowdown=0.0, tolerance=0.10):
-    """Return, for each comparison of a benchmark's recorded log-ratios, whether its verdict is "slower"."""
+    """Make comparisons from recorded log-ratios; return for each one whether its verdict is "slower"."""
     ratios = iter(np.exp(np.asarray(logs) + np.log1p(slowdown)))
     says_slower = []
 
@@ -83,7 +83,8 @@ def upper_bound(alarms, total, confidence=0.95):
 def report(record, tolerance, reasons=MappingProxyType({})):
     """Return the false alarms and the caught slow-downs of a record, in total and by benchmark.
 
-    ``record`` has log-ratios by benchmark, and ``reasons`` the reasons of benchmarks without any.
+    ``record`` contains the log-ratios of each benchmark. ``reasons`` contains, for each benchmark without
+    log-ratios, the reason.
     """
     rows = []
     for name, logs in record.items():

@@ -1,7 +1,7 @@
 """Time single benchmarks of a project on request: ``python serve.py PYTEST_ARGUMENTS``.
 
-This file runs in the environment of the tested project. This file imports nothing but pytest,
-pytest-benchmark and the standard library, and no module of benchgate.
+This file runs in the environment of the tested project. It imports only pytest, pytest-benchmark and
+the standard library, because benchgate need not be installed there.
 
 Protocol, one line of JSON per message:
 
@@ -12,8 +12,9 @@ Protocol, one line of JSON per message:
 4. This process runs the benchmark for one turn and answers ``{"seconds": S, "waits": SHARE}``,
    ``{"failed": REASON}``, ``{"skipped": REASON}`` or ``{"waits": SHARE}``. Steps 3 and 4 repeat.
 
-The process exits when its standard input is closed. Fixtures of a function or a module are created
-anew for every turn, so expensive inputs belong in fixtures of the session.
+The process exits when its standard input is closed. For every turn, the fixtures of a function are
+created anew. The fixtures of a module are created anew after a benchmark of another module. Expensive
+inputs therefore belong in fixtures of the session.
 """
 
 import importlib.util
@@ -34,8 +35,8 @@ TURN_SECONDS = 0.02
 # CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
-# Options of pytest, and the values to which they are reset, because a project may have set them in `addopts`
-# to values that skip, prolong or disturb a turn.
+# Options of pytest, and the values to which this file resets them. In `addopts`, a project may have set
+# these options to values that skip, prolong or disturb a turn.
 PYTEST_OPTIONS = {
     "benchmark_autosave": False,
     "benchmark_compare": None,
