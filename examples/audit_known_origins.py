@@ -1,11 +1,12 @@
-"""Check whether fastcos.audit recognises how models were trained whose training is known.
+"""Check whether fastcos.audit recognises how a model was trained, for models of known training.
 
     python examples/audit_known_origins.py --data DATA
 
-The script trains ten models in each of ten ways, and audits each model twice: in one audit it
-states whether the loss had weight decay on both users and items, and in the other it does not. The
-script computes the condition between the factors and every form without fastcos.audit, and then
-judges each report. A report is wrong if one of these statements is true:
+The script trains ten models in each of ten ways, and audits each model twice. In one audit, the
+script passes whether the loss had weight decay on both users and items; in the other audit, it does
+not pass this. The script also computes the condition between the factors and every form itself,
+without fastcos.audit. It then judges each report. A report is wrong if one of these statements is
+true:
 
 - It names a form that the factors do not have, or names no form although the factors have one.
 - It says that weight decay chose the scale of the dimensions, although the loss did not have weight
@@ -15,8 +16,9 @@ judges each report. A report is wrong if one of these statements is true:
 - It says that the scale depends on the initialisation although the factors are balanced, or that
   the algorithm chose the scale although they are not.
 
-DATA is a folder that contains the folder ml-latest-small, on which the package implicit is trained.
-Without --data, the models of implicit are left out. The script takes about ten minutes on one core.
+DATA is a folder that contains the folder ml-latest-small, with which the script trains the models
+of the package implicit. Without --data, these models are left out. The script takes about ten
+minutes on one core.
 """
 
 import argparse
@@ -30,9 +32,9 @@ import fastcos
 from fastcos.auditing import gradient_noise
 
 RANK, SEEDS = 8, 10
-# According to its documentation, the audit recognises a form up to these conditions: SAME for a
-# form that arises without gradient noise, and SAME_NOISE for the form at which gradient noise
-# balances.
+# According to its documentation, the audit recognises a form up to these conditions. SAME holds for
+# the forms that arise without gradient noise, and SAME_NOISE holds for the form at which gradient
+# noise balances.
 SAME, SAME_NOISE = 1.05, 1.1
 NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 

@@ -1,4 +1,4 @@
-"""Audit real embeddings, and simulated ones whose right answer is known, for docs/howto/audit.md.
+"""Audit real embeddings, and simulated embeddings with a known answer, for docs/howto/audit.md.
 
     python examples/audit_your_embeddings.py OUT                # simulated data only, seconds
     python examples/audit_your_embeddings.py OUT --data DATA    # also real data, minutes
@@ -41,7 +41,7 @@ class Case:
 def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
     """Fit a linear model to interactions, and return its user and item embeddings.
 
-    λ has its default, at which the shrinkage of the (rank / 5)-th dimension is one half.
+    λ has its default value: with it, the shrinkage of the (rank / 5)-th dimension is one half.
     """
     model = fastcos.LinearMF(rank, objective=objective, random_state=0).fit(X)
     users = model.user_embeddings(X)

@@ -14,11 +14,12 @@ each pair of runs, it measures:
 - recall: the recall of held-out items, which shows whether the two runs are equally good;
 - jaccard: the Jaccard index of the ten nearest items;
 - rsa, rsa_mapped: the correlation of all cosines, before and after the best linear map from one run
-  to the other; the increase is the part of the difference that the parametrisation explains;
-- condition: the κ of Theorem 3 between the items of the two runs, which is the square root of
-  exp(Hilbert's distance) of their Gram matrices after an orthogonal Procrustes alignment;
-- to_balance: the same κ between the users and the items of one run; it is 1 if weight decay has
-  balanced them.
+  to the other. The increase is the part of the difference that the parametrisation explains;
+- condition: the κ of Theorem 3 between the items of the two runs. To compute κ, the script aligns
+  the items by an orthogonal Procrustes rotation; κ is then the square root of exp(h), where h is
+  Hilbert's distance between the Gram matrices;
+- to_balance: κ between the users and the items of one run; it is 1 if weight decay has balanced
+  them.
 """
 
 import argparse
@@ -148,7 +149,7 @@ def trained_factors(rest, seed, kind, decay):
 
 
 def separation(one, other):
-    """Return the condition between two sets of rows: the root of exp(Hilbert's distance)."""
+    """Return the condition between two sets of rows: the square root of exp(Hilbert's distance)."""
     values = scipy.linalg.eigh(one.T @ one, other.T @ other, eigvals_only=True)
     return float(np.sqrt(values[-1] / max(values[0], np.finfo(float).tiny)))
 

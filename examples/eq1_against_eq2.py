@@ -2,13 +2,15 @@
 
     python examples/eq1_against_eq2.py --data DATA --output CSV --page PAGE
 
-For each of five splits, the script holds out a fifth of the interactions. It chooses the rank and λ
-of each objective by the NDCG of the first 20 recommendations to one half of the users, and measures
-the NDCG of the chosen model on the other half. With the singular values σ and the right singular
-vectors V of the training data, both objectives predict X V f(σ) V'. For Eq. 1, f(σ) = σ²/(σ² + λ);
-for Eq. 2, f(σ) = max(0, 1 - λ/σ). λ therefore has the unit of σ² in Eq. 1, and of σ in Eq. 2. The
-grid contains values of the *knee* instead of λ. The knee is the singular value at which f is one
-half (Eq. 1) or at which f becomes 0 (Eq. 2), divided by the tenth largest singular value.
+For each of five splits, the script holds out a fifth of the interactions. For one half of the
+users, it measures the NDCG of the first 20 recommendations, and chooses the rank and λ of each
+objective with the highest NDCG. It then measures the NDCG of the chosen model for the other half.
+
+Let σ be the singular values and V the right singular vectors of the training data. Both objectives
+predict X V f(σ) V'. For Eq. 1, f(σ) = σ²/(σ² + λ); for Eq. 2, f(σ) = max(0, 1 - λ/σ). λ therefore
+has the unit of σ² in Eq. 1, and the unit of σ in Eq. 2. The grid contains values of the *knee*
+instead of λ. The knee is the singular value at which f is one half (Eq. 1) or at which f becomes 0
+(Eq. 2), divided by the tenth largest singular value.
 
 DATA is a folder that contains the folders ml-latest-small, online-retail and completejourney.
 Without --data, the script uses only the ten presets of the simulation. Lines that the csv file
@@ -39,7 +41,7 @@ START, END = "<!-- {}: made by examples/eq1_against_eq2.py -->", "<!-- end of {}
 
 @numba.njit(cache=True)  # noqa: TID251
 def ndcg(scores, seen_ptr, seen, held_ptr, held):
-    """Return the NDCG of the 20 best unseen items of each user; NaN without held-out items."""
+    """Return the NDCG of the 20 best unseen items of each user; NaN if no item is held out."""
     n, p = scores.shape
     discounts = 1 / np.log2(np.arange(2.0, TOP + 2))
     out = np.full(n, np.nan)

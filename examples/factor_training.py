@@ -7,7 +7,7 @@ gradient descent, each observation adds λ times the vector to the gradient of i
 item, where λ is the weight decay. In alternating least squares, λ is applied once to each vector.
 
 The step size is the learning rate per observation: the losses of a batch are summed, and not
-averaged. Batches of any size therefore make the same progress in an epoch.
+averaged. An epoch therefore makes the same progress with batches of any size.
 """
 
 import zipfile
@@ -36,9 +36,9 @@ class Observations(NamedTuple):
 def simulated(noise=(1.0, 1.0), shape=(300, 200), rank=8, seed=0):
     """Return all entries of a matrix of the given rank plus noise.
 
-    noise: the standard deviations of the noise of the first and of the second half of the items. If
-        they differ, half of the dimensions describe mainly the first half of the items, and the
-        other dimensions mainly the second half.
+    noise: two standard deviations, for the noise of the first and of the second half of the items.
+        If they differ, one half of the dimensions mainly describes the first half of the items, and
+        the other half of the dimensions mainly describes the second half of the items.
     """
     random = np.random.default_rng(seed)
     n, p = shape
@@ -196,7 +196,7 @@ def train(data, rank, recipe, marks, seed, condition=1.0):
     recipe: a dict with ``by`` ("sgd", "gd", "adam", "als" or "implicit"), ``start`` (the standard
         deviation of the initial vectors), ``step``, ``batch`` and ``decays`` (of users and items).
     condition: the initial vectors are rescaled by a D of this condition. The random numbers and the
-        order of the observations do not depend on it.
+        order of the observations are the same for every condition.
     """
     random = np.random.default_rng(seed)
     n, p = data.shape

@@ -5,8 +5,9 @@
 Each file contains the arrays ``users`` (n, k) and ``items`` (p, k) of one training run. The script
 prints three numbers: how much the predictions changed, whether the items span the same space (CCA
 similarity), and how similar the neighbours by cosine are (Jaccard@10). If only the neighbours
-changed, the new version is a rescaled copy of the old model. The script therefore also compares the
-canonical forms of the two versions, and its exit status depends on the neighbours in these forms.
+changed, the new version is a rescaled copy of the old model. A rescaling does not change the
+canonical form of a model, so the script also compares the canonical forms of the two versions. The
+exit status depends on the neighbours in these forms.
 Without files, the script shows an example.
 """
 

@@ -2,9 +2,9 @@
 
     python examples/load_test.py http://127.0.0.1:8000 --items 100000 --connections 8 --seconds 10
 
-One process opens all connections. Over each connection, it sends one request at a time, for the
-neighbours of a random item. The script uses only the standard library, so that the client needs
-little processor time.
+One process opens all connections. Over each connection, it asks for the neighbours of a random
+item, waits for the answer, and asks again. The script uses only the standard library, so that it
+needs little processor time itself.
 """
 
 import argparse

@@ -2,17 +2,18 @@
 
     python examples/mapped_encoder.py old.npy new.npy --samples 10 --sample-size 2000
 
-Row i of the two files must embed the same text. In each repetition, ``map_encoder`` fits a map on a
-random sample of the texts. It predicts which share of the ten nearest texts is the same for a query
-of the new encoder that is mapped to the old encoder, and for the query of the old encoder. The
-script counts the true share for texts that are not in the sample.
+Row i of the two files must embed the same text. In each repetition, ``map_encoder`` fits a map from
+the new to the old encoder on a random sample of the texts. A query text then has two vectors in the
+space of the old encoder: its mapped vector, and the vector of the old encoder. ``map_encoder``
+predicts the overlap, which is the share of the ten nearest texts that both vectors find. The script
+counts the true overlap for texts that are not in the sample.
 
-The last two columns of the table are about a second overlap: the share of neighbours that a mapped
-query, in the corpus of the old encoder, has in common with the query of the new encoder, in a
-corpus that the new encoder has embedded. From the sample, this overlap can only be measured for
-small corpora. The column "extrapolated" continues these measurements linearly in the logarithm of
-the size of the corpus. We found no reliable interval for the extrapolated overlap, as
-docs/howto/switch_model.md explains.
+The last two columns of the table show a second overlap. The mapped vector of a query searches a
+corpus of the old encoder, and the vector of the new encoder searches the same corpus, embedded by
+the new encoder; the second overlap is the share of neighbours that both searches find. From the
+sample, it can only be measured for small corpora. The column "extrapolated" continues these
+measurements linearly in the logarithm of the size of the corpus. We found no reliable interval for
+the extrapolated overlap, as docs/howto/switch_model.md explains.
 
 For 20,000 texts of 384 dimensions, a repetition takes about ten seconds.
 """
@@ -51,7 +52,7 @@ def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> An
 
 
 def shared(first: Any, second: Any) -> float:
-    """Return the share of rows that are in both lists of a text, as a mean over the texts."""
+    """Return the share of neighbours that are in both lists of a text: the mean over all texts."""
     pairs = zip(first, second, strict=True)
     return float(np.mean([len({*one} & {*other}) / NEAREST for one, other in pairs]))
 
@@ -61,7 +62,8 @@ def true_overlaps(
 ) -> tuple[float, float]:
     """Return the overlap of mapped queries with queries of the old encoder, and the second overlap.
 
-    The second overlap is that with queries of the new encoder in the corpus of the new encoder.
+    The second overlap compares mapped queries, in the corpus of the old encoder, with queries of
+    the new encoder, in the corpus of the new encoder.
     """
     mapped = nearest_others(of_old, bridge.transform(new[texts]).astype(np.float32), texts)
     by_old = shared(mapped, nearest_others(of_old, old[texts], texts))

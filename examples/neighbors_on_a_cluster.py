@@ -5,8 +5,8 @@
 FOLDER contains the file items.npy, with one row per item, and the folder ratings, as written by
 ``fastcos fit ratings.csv --shards FOLDER/ratings``. If one of these inputs is missing, the script
 writes a small example. Without --scheduler, it starts two worker processes on this machine. If the
-script is stopped and started again, it computes only the neighbours that are still missing. It
-requires ``pip install distributed``.
+script is stopped and started again, it computes only the neighbours that are still missing. The
+script requires ``pip install distributed``.
 """
 
 import argparse

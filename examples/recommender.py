@@ -6,8 +6,8 @@ The script prints every command before it runs it, and stops if a command fails 
 wrong. It takes these steps:
 
 1. It compares similarity measures on the table, fits a model, and exports the embeddings.
-2. It trains a model of implicit (``pip install implicit``; if implicit is not installed, it fits a
-   model of fastcos), and builds an index of its items with their ids.
+2. It trains a model of implicit (``pip install implicit``), and builds an index of the items of the
+   model with their ids. If implicit is not installed, it fits a model of fastcos instead.
 3. It recommends items to the users, without the items that they have seen.
 4. On each day, it removes some items from the index, and adds or replaces others.
 5. It serves the index by ``retrieval_service.py``, changes it over HTTP, and restarts the service.

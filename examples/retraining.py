@@ -4,11 +4,11 @@
 
 A rescaling changes the cosines of a model, but not its predictions. This script measures how much
 two training runs of one model differ by such a rescaling. Each model is trained twenty times on the
-same data, from different seeds. The twenty runs form ten pairs, and each run belongs to only one
-pair, so the intervals are computed over pairs. In half of the pairs, one run has 10 % more weight
-decay than the other. The cosine softmax has no weight decay, so its runs differ in the temperature
-instead: in half of the pairs, the temperature of one run is 10 % higher than that of the other. All
-other models without decay are trained with the same settings in both runs of a pair.
+same data, from different seeds. The twenty runs form ten pairs. Each run belongs to only one pair,
+so the pairs are independent, and the intervals are computed over pairs. In half of the pairs, one
+run has 10 % more weight decay than the other. The cosine softmax has no weight decay, so its runs
+differ in the temperature instead: in half of the pairs, one run has a temperature that is 10 %
+higher. All other models without decay are trained with the same settings in both runs of a pair.
 
 DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
 the simulation is used. Items with fewer than ten users are left out. BPR requires the package
@@ -16,13 +16,15 @@ implicit.
 
 For each pair, the script measures:
 
-- kappa: the condition of Theorem 3 between the items of the two runs, which is the square root of
-  exp(Hilbert's distance) of their Gram matrices after an orthogonal Procrustes alignment; it is 1
-  if the items of one run are a rotation of the items of the other run;
+- kappa: the condition of Theorem 3 between the items of the two runs. To compute kappa, the script
+  aligns the items by an orthogonal Procrustes rotation; kappa is then the square root of exp(h),
+  where h is Hilbert's distance between the Gram matrices. It is 1 if the items of one run are a
+  rotation of the items of the other run;
 - given, mapped, query_metric: the share of the ten nearest neighbours that is the same in both
-  runs, for the trained items, after the best linear map from one run to the other, and by the query
-  metric of each run. The parametrisation explains the increase from "given" to "mapped"; the noise
-  of training explains the remaining difference.
+  runs. For "given", the neighbours are those of the trained items; for "mapped", the items of one
+  run are first mapped to the other run by the best linear map; for "query_metric", the neighbours
+  are those by the query metric of each run. The parametrisation explains the increase from "given"
+  to "mapped"; the noise of training explains the remaining difference.
 """
 
 import argparse
@@ -40,10 +42,11 @@ from fastcos.auditing import diff_models
 
 RANK, RUNS, LEAST_USERS = 16, 20, 10
 SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
-# The largest number of user-item pairs, for losses that need all pairs, and for towers.
+# Losses that need all user-item pairs are used for at most MOST_SCORES pairs, and towers for at
+# most MOST_LOGITS pairs.
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
-# The text of a kind of decay in the table, where it differs from the text in the csv file.
+# If a kind of decay has another name in the table than in the csv file, this is the name there.
 NAMES = {"per side, 1 to 9": "λ 9 times as large for items as for users"}
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 
@@ -128,7 +131,8 @@ def cosine_mf(X, seed, temperature):
 def towers(X, seed, first, last):
     """Train a user tower with one hidden layer and free item vectors by a softmax over all items.
 
-    first, last: the weight decay of the hidden layer, and that of the last layer and the items.
+    first: the weight decay of the hidden layer.
+    last: the weight decay of the last layer and of the items.
     """
     random = np.random.default_rng(seed)
     seen = X.toarray()
@@ -191,7 +195,7 @@ def kappa(one, other):
     ratios = scipy.linalg.eigh(
         left + tiny * np.trace(left), right + tiny * np.trace(right), eigvals_only=True
     )
-    # The square root is taken because a Gram matrix is quadratic in the map.
+    # The Gram matrices depend quadratically on the items, so the condition is a square root.
     return float(np.sqrt(ratios[-1] / ratios[0]))
 
 

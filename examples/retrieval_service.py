@@ -10,12 +10,13 @@
 
 The service requires fastapi and an ASGI server. The folder contains one index per version, and the
 link ``current``. ``publish`` changes the link only after the new version is complete. With
-REFRESH=5, the service loads the changes that other processes have saved every five seconds.
+REFRESH=5, the service looks every five seconds for changes that other processes have saved, and
+loads them.
 
 With MODEL=minilm@2, the service starts only if the index belongs to that model. While the service
-runs, it does not replace an index by the index of another model. In this case, it continues to
-serve the old items, and reports this in the log, in the answers of /refresh, /reload and /ready,
-and in /metrics.
+runs, it does not replace an index by the index of another model: it continues to serve the old
+items. It reports the refused index in the log, in the answers of /refresh, /reload and /ready, and
+in /metrics.
 
 With SLOW=0.05, the log explains each search that takes more than 50 ms. For a slow search within
 groups, the log contains only the duration, because the time depends on the sizes of the groups.
@@ -77,7 +78,8 @@ class Batches:
 
     Among 200,000 rows of 128 columns, a search for 64 queries takes only about seven times as long
     as a search for one query, because it reads the items once. Only one thread searches at a time,
-    for all waiting requests; the requests that arrive meanwhile wait for the next search. A lone
+    and it searches for all waiting requests. Requests that arrive meanwhile wait for the next
+    search. A lone
     request is served immediately. A request with `allowed` is searched by itself, and all requests
     with `groups` are searched together.
     """
@@ -309,7 +311,7 @@ def current_index(folder: Path) -> Path:
 
 
 def loaded(folder: Path, model: str | None = None) -> Batches:
-    """Open the current version, and search once, so that the first request need not wait.
+    """Open the current version, and search once, so that the first request is not slow.
 
     Raise an error if the index belongs to another model.
     """

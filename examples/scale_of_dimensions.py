@@ -10,10 +10,11 @@ their predictions. DATA is a folder that contains the folders ml-latest-small an
 folder CACHE contains one line per finished training run, so a stopped script can be resumed. The
 script takes about half an hour on one core.
 
-To compute the condition between two training runs, the script compares the maps from the canonical
-form of each run to its items; differences between the predictions therefore have no influence. The
-overlap is the share of the ten nearest neighbours that is the same in both runs. If the overlap of
-the canonical forms (fastcos.canonicalize) is also low, D is not the reason.
+For each training run, a linear map leads from the canonical form of the model
+(fastcos.canonicalize) to its items. To compute the condition between two runs, the script compares
+their maps, so differences between the predictions have no influence. The overlap is the share of
+the ten nearest neighbours that is the same in both runs. If the overlap of the canonical forms is
+also low, D is not the reason.
 """
 
 import argparse
@@ -144,11 +145,11 @@ def shared(one, other):
 def noise_of(data, recipe, P, Q):
     """Return the condition to the scale at which SGD ends, and the epochs to forget the start.
 
-    Both are empty texts for other optimisers than SGD.
+    For optimisers other than SGD, both values are empty texts.
     """
     if recipe["by"] != "sgd":
         return "", ""
-    decays = recipe.get("decays", (0.0, 0.0))[::-1]  # the decay of items, then that of users
+    decays = recipe.get("decays", (0.0, 0.0))[::-1]  # the decay of the items, then of the users
     noise = gradient_noise(Q, P, slopes(data, P, Q), step=recipe["step"], weight_decay=decays)
     return noise.condition, noise.epochs_to_forget
 
@@ -270,7 +271,8 @@ def fill(path, fields, tasks, stop):
 def study_tasks(folder, only):
     """Yield the key and the lines of each way to train and pair of seeds.
 
-    All ways to train come before the next pair of seeds, so a stopped run contains all of them.
+    For each pair of seeds, all ways to train come before the next pair of seeds. If the script is
+    stopped, it has therefore measured each way to train for about the same number of seeds.
     """
     sets = [simulated()] + ([movielens(folder), retail(folder)] if folder else [])
     sets = [data for data in sets if only is None or data.name == only]

@@ -5,9 +5,9 @@
     python examples/sensitivity.py --curves docs/sensitivity.csv      # draws the figure again
 
 For each data set (a preset and a seed), one SVD yields the models of every rank and λ. Each model
-is scored by how well its cosines recover the clusters under several rescalings D, and by how well
-it predicts held-out interactions, which does not depend on D. The script writes sensitivity.csv,
-curves.csv (the means that the figure shows), sensitivity.png and sensitivity.json.
+has two kinds of scores: how well its cosines recover the clusters under several rescalings D, and
+how well it predicts held-out interactions. The predictions do not depend on D. The script writes
+sensitivity.csv, curves.csv (the means that the figure shows), sensitivity.png and sensitivity.json.
 """
 
 import argparse
@@ -37,19 +37,19 @@ from fastcos.plots.style import COLOURS, figure_style, line_style
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
 # The rank of the paper.
 PAPER_RANK = 50
-# The λ of Eq. 1 is the λ of the paper times one of these factors; the λ of Eq. 2 is multiplied by
-# the square root of the factor.
+# In Eq. 1, λ is the λ of the paper times one of these factors. In Eq. 2, λ is multiplied by the
+# square root of the factor.
 STRENGTHS = (0.01, 1.0, 100.0)
 # The paper uses λ = 10,000 in Eq. 1 for 20,000 users. λ is proportional to the number of users,
-# because the entries of X'X are.
+# because the entries of X'X are proportional to the number of users.
 REGULARIZATION_PER_USER = 0.5
 # The rescalings of Eq. 1, and all similarities: these rescalings and two others of the same SVD.
 RESCALINGS = ("orthonormal", "identity", "weights", "balanced", "smoothed")
 FORMS = (*RESCALINGS, "query_metric", "eq2")
 # The similarities that are scored for every λ.
 _FORMS_OF_EVERY_STRENGTH = ("identity", "balanced", "query_metric", "eq2")
-# The number of evaluated users. The standard error of a mean NDCG is then below 0.01. All ranks are
-# compared on the same users.
+# The number of evaluated users. With this number, the standard error of a mean NDCG is below 0.01.
+# All ranks are compared on the same users.
 _N_USERS = 1000
 CRITERIA = ("by_held_out", "by_gap", "by_parallel_analysis")
 
@@ -88,7 +88,7 @@ class SensitivityRow(NamedTuple):
 
 
 def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[SensitivityRow]:
-    """Return the rows of one data set, for the ranks of the grid and those of three criteria."""
+    """Return the rows of one data set, for the ranks of the grid and of the three criteria."""
     random = np.random.default_rng(seed)
     X, clusters = simulation.X, simulation.item_cluster
     task = HeldOutTask.split(X, random, _N_USERS)
@@ -134,7 +134,7 @@ def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: flo
     found = {}
     for form in forms:
         if form == "eq2":
-            # With this λ, the knee of Eq. 2 is the same singular value as that of Eq. 1.
+            # With this λ, the knees of Eq. 1 and Eq. 2 are the same singular value.
             other = model.reregularized("weight_decay", float(np.sqrt(strength)))
             found[form] = of_columns(other.item_embeddings())
         elif form == "query_metric":
@@ -291,7 +291,7 @@ class CurvePoint(NamedTuple):
     ----------
     preset : str
     score : str
-        "ndcg", or a form if the score is the AUC of the clusters under this form.
+        "ndcg" for the NDCG; otherwise the name of the form for which the AUC is computed.
     rank : int
     mean, low, high : float
         The mean, and the ends of its 95 % t interval.

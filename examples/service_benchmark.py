@@ -1,9 +1,9 @@
-"""Measure the example service under load, with the index of each library in turn.
+"""Measure the example service under load, with the index of one library after the other.
 
     python -m examples.service_benchmark [ITEMS [COLUMNS]] > examples/service_benchmark.md
 
 The script prints a Markdown page. For each library, it runs the application of retrieval_service.py
-in a process of its own, which can use all cores. By default, the index contains 1,000,000 rows of
+in a new process, which can use all cores. By default, the index contains 1,000,000 rows of
 384 columns, and is searched by the cosine with k = 10. With every library, the application answers
 all waiting requests by one search. The items resemble text embeddings (bench/data.py), because a
 graph index cannot find the nearest neighbours of rows of independent numbers. Clients of
@@ -13,7 +13,7 @@ examples/load_test.py request the neighbours of random items over 1, 8 and 64 co
   measured on 500 answers, or on as many answers as the service returns in 30 s.
 - hnswlib is built with M = 16 and ef_construction = 100. It is searched with the smallest ef, among
   the powers of 2^(1/2), that reaches the required recall for 500 queries.
-- The resident memory is that of the process after the load, including mapped files.
+- The resident memory is the memory of the process after the load test, including mapped files.
 
 The script requires fastapi and uvicorn, and apsw for sqlite-vec; it leaves out libraries that are
 not installed. It takes half an hour on two cores, of which building the graph takes ten minutes.
@@ -143,8 +143,8 @@ def sqlite_vec_index(items, folder):
     )
 
 
-# For each name: the package, and a function that builds an index of items with its files in a
-# folder. fastcos opens the index that the service has published.
+# For each name: the package, and a function that builds an index of items and writes its files to a
+# folder. fastcos needs no function, because it opens the index that the service has published.
 LIBRARIES = {
     "fastcos": ("fastcos", None),
     "faiss": ("faiss-cpu", faiss_index),
@@ -168,7 +168,7 @@ def serve(library, folder):
     _, index_of = LIBRARIES[library]
     if index_of is not None:
         mapped = np.load(folder / "items.npy", mmap_mode="r")
-        # The items are copied, because pages of a mapped file would count as resident memory.
+        # Pages of a mapped file would count as resident memory, so the items are copied first.
         index = index_of(np.array(mapped), folder)
 
         def search(vectors, k, n_threads):

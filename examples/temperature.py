@@ -7,10 +7,16 @@ rank, temperature, loss and kind of model. Each model is trained once for 20 pas
 the held-out loss has stopped falling. The score is the AUC over pairs of items: the probability
 that a pair of one cluster has a larger cosine than a pair of two clusters.
 
-The kinds of models are ``CosineMF``, in which a user is the mean of the items of the user (with 300
-or 32 drawn negatives, or with negative sampling); users with vectors of their own; and users that
-two layers encode. The last two are trained by full-batch Adam with a softmax over all items. Lines
-that the csv file already contains are not computed again.
+There are four kinds of models:
+
+- ``CosineMF``, in which a user is the mean of the items of the user. It is trained with 300 or 32
+  drawn negatives, or with negative sampling.
+- Models in which each user has a vector, trained by full-batch Adam with a softmax over all items.
+- Models in which two layers encode the users, trained in the same way.
+- Models with the loss of word2vec on dot products: ``CosineMF`` with drawn negatives, and user and
+  item vectors with the expected loss.
+
+Lines that the csv file already contains are not computed again.
 """
 
 import argparse
@@ -26,8 +32,8 @@ from fastcos.metrics import pair_auc
 
 N_USERS, N_ITEMS, SEEDS = 1000, 200, 10
 RANKS, TEMPERATURES = (6, 10, 50), (0.07, 0.1, 0.15, 0.25, 1.0)
-# For short and for long training runs: the largest number of passes, and the number of passes
-# without a lower held-out loss after which training stops.
+# For short and for long training runs: the largest number of passes, and the patience. Training
+# stops if the held-out loss has not fallen for as many passes as the patience.
 SHORT, LONG = (20, 3), (400, 15)
 SHARED = {
     "CosineMF": {"n_negatives": 300},
@@ -54,7 +60,7 @@ def units(rows):
 
 
 def through_units(gradient, unit, norms):
-    """Convert the gradient with respect to unit vectors to that with respect to the rows."""
+    """Convert a gradient with respect to unit vectors to the gradient with respect to the rows."""
     return (gradient - unit * (gradient * unit).sum(axis=1, keepdims=True)) / norms
 
 

@@ -3,8 +3,8 @@
     python examples/text_collection.py chunks.parquet --folder /tmp/texts
 
 The table must contain the columns id, text and embedding. If you pass a file of vectors (.npy), the
-script first writes a table with invented texts, so the texts then do not show whether the
-neighbours make sense. The script prints every command before it runs it, and stops if a command
+script first writes a table with invented texts. Invented texts do not show whether the neighbours
+make sense. The script prints every command before it runs it, and stops if a command
 fails or an answer is wrong. It takes these steps:
 
 1. It prints the neighbours of one text, and finds the neighbours of all texts.

@@ -5,8 +5,9 @@
 The remedies are all measures on the item embeddings of one model, all rescalings of this model, all
 methods of preprocessing, and several ways to train on the cosine. The score of a remedy is the AUC
 over ordered pairs of items: the probability that a pair of one cluster scores higher than a pair of
-two clusters. For each seed, which draws new data, the AUC is compared with the AUC of the plain
-cosine of Eq. 1 under D = I on the same data; the mean difference has a 95 % t interval over seeds.
+two clusters. Each seed draws new data. On the data of each seed, the AUC of a remedy is compared
+with the AUC of the plain cosine of Eq. 1 under D = I. The table shows the mean difference with its
+95 % t interval over seeds.
 
 The script writes one line per remedy and seed to the csv file, and replaces the table of the page.
 Lines that the csv file already contains are not computed again. At the size of the paper (20,000
@@ -51,10 +52,10 @@ K = 50
 PLAIN = ("measure", "cosine")
 # These measures compare users, users with items, or features that these items do not have.
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
-# The number of labelled pairs for learned_diagonal: one in 500 of all pairs.
+# The number of labelled pairs for learned_diagonal, which is one in 500 of all pairs.
 N_LABELLED_PAIRS = 1000
-# About the rank of the true clusters, of which there are five. A model of this rank shows how much
-# choosing the rank can gain at most.
+# There are five true clusters, so this number is close to the true rank. A model of this rank shows
+# how much the choice of the rank can improve the AUC at most.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -95,8 +96,8 @@ def auc_of(items, cluster, measure="cosine"):
     """Return the AUC of the scores of a measure between the items."""
     scores = np.vstack([block for _, block in similarity_blocks(items, measure=measure)])
     if get_measure(measure).name == "spearman_dims":
-        # Correlations of ranks have few distinct values. Rounding makes values equal again that
-        # differ only by the rounding errors of float32 products, which depend on the CPU.
+        # Correlations of ranks have few distinct values, but the rounding errors of float32
+        # products, which depend on the CPU, make equal values differ. Rounding undoes this.
         scores = np.round(scores, 6)
     return auc(scores, cluster)
 
@@ -253,7 +254,7 @@ def table(found):
         verdict = "=" if abs(mean) <= width else "+" if mean > 0 else "-"
         better = f"{int((differences > 0).sum())} of {len(seeds)}"
         shown = f"`{name}`" if kind == "measure" and name in summaries() else name
-        # Remedies with equal AUCs, up to this precision, share a row.
+        # Remedies whose AUCs are equal to four decimals share a row.
         equal = next((one for one in lines if one[5].round(4).tolist() == values.round(4).tolist()
                       and one[3] == kind), None)  # fmt: skip
         if equal is not None and (kind, name) != PLAIN:

@@ -32,8 +32,8 @@ def draw(points):
 
     The limit follows the roofline model (Williams, Waterman and Patterson, 2009): for the work of
     the plain method, each resource needs a certain time, and the longest of these times is the
-    limit. A point is a dict with the name of a kernel, the percentage of the limit, the quartiles of
-    the turns, and the resource that takes longest (limited_by).
+    limit. A point is a dict with the name of a kernel, the percentage of the limit, the quartiles
+    of the turns, and the resource that takes longest (limited_by).
     """
     from matplotlib.figure import Figure
 
