@@ -207,7 +207,7 @@ def test_lists_go_to_stdout_as_csv(folder, capsys):
     rows = list(csv.DictReader(out.splitlines()))
     indices = fastcos.top_k(QUERIES, ITEMS, K, min_score=0.7).indices
     assert [int(row["neighbor"]) for row in rows] == IDS[indices[indices >= 0]].tolist()
-    assert f"wrote {len(rows)} neighbours of 4 queries (at most {K} per query)" in err
+    assert f"wrote {len(rows)} neighbours for 4 queries (at most {K} per query)" in err
 
 
 def test_ground_truth_reads_every_file_of_vectors(folder):
