@@ -10,8 +10,8 @@ query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Without a lock, each task writes its proved
-thresholds to the shared array, and reads the thresholds of other tasks. For two reasons, results do
-not depend on the numbers that a task reads in the shared array:
+thresholds to the shared array, and reads the thresholds of other tasks. The numbers that a task
+reads in the shared array do not affect the results, for two reasons:
 
 - Every value that a task writes to the shared array is a lower bound on the k-th best score among
   all panels, because the task has scored k rows whose scores are at least this value. An update may
@@ -57,11 +57,12 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# The number of hits per tile in stage 1 of _sweep, divided by the number in stage 2. Stage 1 finds
-# more hits than stage 2, because the thresholds of stage 1 come from only one half of the sample.
+# This number is the ratio of the hits per tile in stage 1 of _sweep to those in stage 2. Stage 1
+# finds more hits than stage 2, because the thresholds of stage 1 come from only one half of the
+# sample.
 _HITS_OF_STAGE_1 = 2.0
-# Each time a task has searched another 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds
-# of the other tasks.
+# A task reads the thresholds of the other tasks whenever it has searched another 1 /
+# 2^_SHARING_SHIFT of its panels.
 _SHARING_SHIFT = 4
 
 
@@ -283,7 +284,7 @@ def _search_whole_block(
             settings.use_projection, False,
         )  # fmt: skip
         search_block(first, last, items, queries, unfinished, panel_settings, results)
-        n_searched, last, stride = last, first, 0  # the second pass estimates no threshold
+        n_searched, last, stride = last, first, 0  # the second pass estimates no thresholds
         for i in range(first, n_searched):
             query = unfinished[i]
             unfinished[last] = query

@@ -4,16 +4,13 @@ The scores of a panel of items with a panel of queries form a *tile* of 32 x 32 
 in the first-level cache. Scores are int32 if rows are packed as int8 codes, and otherwise float32.
 The machine instruction that multiplies and adds depends on the instruction set:
 
-============= ================================================================= ================
-set           instruction                                                       scores
-============= ================================================================= ================
-AMX           tdpbssd: 16 x 16 x 64 signed bytes at once; queries signed        int32
-AVX512_VNNI   vpdpbusd: 4 multiply-adds per lane; 128 is added to item codes    int32
-AVX_VNNI      the same in registers of 8 lanes instead of 16                    int32
-AVX2          vpmaddubsw, vpaddw, vpmaddwd: sums of 4 products in int16         int32
-AVX512_FLOAT  float32, 8 items x 32 queries in 16 registers of 16 lanes         float32
-GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   float32
-============= ================================================================= ================
+- AMX uses tdpbssd, which multiplies 16 x 64 signed bytes by 64 x 16 signed bytes. Scores are int32.
+- AVX512_VNNI uses vpdpbusd, with 4 multiply-adds in each of 16 lanes. Scores are int32.
+- AVX_VNNI uses vpdpbusd in registers of 8 lanes. Scores are int32.
+- AVX2 uses vpmaddubsw, vpaddw and vpmaddwd, which add 4 products in int16. Scores are int32.
+- AVX512_FLOAT multiplies float32 numbers of 8 items and 32 queries, in 16 registers of 16 lanes.
+- GENERIC multiplies float32 numbers of 4 items and 8 queries, in 8 registers of 4 lanes, and runs
+  on any CPU.
 
 All instructions that multiply int8 codes, except tdpbssd, take one unsigned and one signed factor.
 Therefore 128 is added to the codes of items. The addition of 128 makes the sum of products too
@@ -687,7 +684,7 @@ def _add_products(builder, isa, total, pairs):
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
-        # LLVM accepts this intrinsic with i32 operands both before version 22 and since version 22.
+        # LLVM accepts i32 operands for this intrinsic, both before and since version 22.
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))
