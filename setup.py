@@ -62,7 +62,7 @@ class NativeDistribution(Distribution):
 
 
 class PlatformWheel(bdist_wheel):
-    """A wheel whose name states for which versions of Python and which platform it is made.
+    """A wheel whose file name states the versions of Python and the platform that it supports.
 
     A wheel with libraries is for one platform, but for every version of Python 3, because the
     libraries do not call Python.

@@ -63,7 +63,11 @@ class Model:
         return np.asarray(self.fitted.item_embeddings(D), dtype=np.float64)
 
     def auc(self, D: fastcos.Rescaling) -> float:
-        """Return the probability that a pair of one cluster has a higher cosine than others."""
+        """Return the AUC of the clusters.
+
+        The AUC is the probability that a pair of one cluster has a higher cosine than a pair of two
+        clusters.
+        """
         return fastcos.metrics.pair_auc(self.items(D), self.labels).value
 
     def neighbors(self, D: fastcos.Rescaling) -> list[int]:

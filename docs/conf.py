@@ -123,7 +123,7 @@ def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
 
 
 def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lines: Any) -> None:
-    """Escape |x| and name_, which Sphinx would read as markup; docstrings are for help()."""
+    """Escape |x| and name_: docstrings are written for help(), but Sphinx would read markup."""
     for number, line in enumerate(lines):
         if line.lstrip().startswith((">>>", "..")):
             continue

@@ -11,9 +11,9 @@ counts the true overlap for texts that are not in the sample.
 The last two columns of the table show a second overlap. The mapped vector of a query searches a
 corpus of the old encoder, and the vector of the new encoder searches the same corpus, embedded by
 the new encoder; the second overlap is the share of neighbours that both searches find. From the
-sample, it can only be measured for small corpora. The column "extrapolated" continues these
-measurements linearly in the logarithm of the size of the corpus. We found no reliable interval for
-the extrapolated overlap, as docs/howto/switch_model.md explains.
+sample, this overlap can only be measured for small corpora. The column "extrapolated" continues
+these measurements linearly in the logarithm of the size of the corpus. We found no reliable
+interval for the extrapolated overlap, as docs/howto/switch_model.md explains.
 
 For 20,000 texts of 384 dimensions, a repetition takes about ten seconds.
 """
@@ -43,7 +43,7 @@ def read(old_path: Path, new_path: Path) -> tuple[Any, Any]:
 
 
 def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> Any:
-    """Return the nearest rows of each query, without the row of the text of the query."""
+    """Return the nearest rows of each query, without the row that embeds the same text."""
     found = index.search(queries, NEAREST + 1).indices
     return [
         [row for row in rows if row != itself][:NEAREST]

@@ -46,7 +46,7 @@ SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
 # most MOST_LOGITS pairs.
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
-# If a kind of decay has another name in the table than in the csv file, this is the name there.
+# The names of kinds of decay in the table, if they differ from the names in the csv file.
 NAMES = {"per side, 1 to 9": "λ 9 times as large for items as for users"}
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 

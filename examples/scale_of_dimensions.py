@@ -143,7 +143,7 @@ def shared(one, other):
 
 
 def noise_of(data, recipe, P, Q):
-    """Return the condition to the scale at which SGD ends, and the epochs to forget the start.
+    """Return the condition of the map to SGD's final scale, and the epochs to forget the start.
 
     For optimisers other than SGD, both values are empty texts.
     """
@@ -509,7 +509,7 @@ def draw_times(ax, lines):
 
 
 def draw_ends(ax, lines):
-    """Draw the condition of the final scale of SGD to its prediction and to the balanced form."""
+    """Draw how far the final scale of SGD is from its prediction and from the balanced form."""
     draw_cases(ax, lines, "rescaled_start_to_balanced", "rescaled_start_to_predicted")
     ax.axhline(1.1, zorder=0, linestyle=":", **REFERENCE)
     ax.annotate("1.1", (1, 1.1), xytext=(0, 3), textcoords="offset points")

@@ -50,7 +50,8 @@ from fastcos.similarity.canonical import canonicalize
 K = 50
 # The kind and the name of the remedy with which all others are compared.
 PLAIN = ("measure", "cosine")
-# These measures compare users, users with items, or features that these items do not have.
+# The script leaves out measures that compare users, or users with items, or features that the items
+# of the simulation do not have.
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
 # The number of labelled pairs for learned_diagonal, which is one in 500 of all pairs.
 N_LABELLED_PAIRS = 1000

@@ -16,7 +16,7 @@ def unit(rows):
 
 
 def without_itself(indices):
-    """Return neighbours (n, k + 1) of a self-join without the query row itself, as (n, k).
+    """Remove each query row from its own neighbours (n, k + 1); return neighbours (n, k).
 
     If a row with many duplicates is not among its own neighbours, the last neighbour is dropped.
     """
@@ -40,6 +40,6 @@ def best_of_products(multiply, queries, k, block=1024):
 
 
 def joined(search, rows, k, read):
-    """Return the call of a self-join that searches k + 1 neighbours, and a reader of its answer."""
+    """Return the call of a self-join for k + 1 neighbours, and a function that reads its answer."""
     call, _ = search(rows, rows, k + 1)
     return call, lambda result: without_itself(read(result))

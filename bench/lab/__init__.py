@@ -2,5 +2,5 @@
 
 from fastcos.parallel import readiness
 
-# Measured times are those of compiled kernels, not those of the NumPy code that runs before.
+# The scripts time compiled kernels, and not the NumPy code that runs until they are compiled.
 readiness.compile_at_once()

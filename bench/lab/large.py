@@ -104,7 +104,7 @@ def write_rows(path, n, d, seed):
 
 
 def check_gram(shards, Q, product):
-    """Return the largest relative error of some columns of the product, and its bytes."""
+    """Return the largest relative error of some columns, and the bytes of the product."""
     truth = np.zeros((len(Q), CHECKED))
     for _, rows in shards.blocks():
         rows64 = rows.astype(np.float64)

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default isotonic)"
     )
     add("--method", default="isotonic", metavar="NAME", help=help_)
-    help_ = "table with ids and names of the items; the names replace the ids in the examples"
+    help_ = "table with ids and names of the items; the page shows these names instead of ids"
     add("--names", metavar="FILE", help=help_)
     help_ = (
         "text file with one id per line: only pairs of these items are scored (default: all items)"

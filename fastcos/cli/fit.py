@@ -11,12 +11,11 @@ from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model in the folder
-DIR:
-  model       arrays with checksums, which later commands map into memory
-  items.npz   ids of the items, in the order of the model
-  users.npz   the number of users, and statistics of each column of X
-  model.json  parameters, residuals of the singular triplets, versions
+Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model.
+  DIR/model contains arrays with checksums, which later commands map into memory.
+  DIR/items.npz contains the ids of the items, in the order of the model.
+  DIR/users.npz contains the number of users, and statistics of each column of X.
+  DIR/model.json contains parameters, versions, and residuals of the triplets.
 The commands neighbors, recommend, audit, calibrate, index and compare read DIR. With --shards, the
 table of interactions can be larger than memory: the command reads the table once, divides its rows
 among several files with checksums (the shards), and then reads one shard at a time. To write the

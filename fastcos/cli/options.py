@@ -340,12 +340,12 @@ def add_model(
     group.add_argument("--objective", choices=choices, default=choices[0], help=help_)
     scale = "strength λ of the regularisation"
     if not objectives:
-        scale += " in Eq. 1, on the scale of the squared singular values of the interactions"
+        scale += " in Eq. 1, with the unit of a squared singular value of the interactions"
     help_ = f"{scale} (default: {default})"
     group.add_argument("--regularization", type=float, metavar="L", help=help_)
     if not objectives:
         help_ = (
-            "strength λ of the regularisation of Eq. 2, on the scale of the singular values of the "
+            "strength λ of the regularisation in Eq. 2, with the unit of a singular value of the "
             "interactions (default: square root of the λ of Eq. 1)"
         )
         group.add_argument("--weight-decay", type=float, metavar="L", help=help_)

@@ -95,7 +95,7 @@ def choose_vector_columns(
     no column has such a name, the ids are read from an index that pandas, polars or R has written.
     An index is not used if it merely numbers the rows from 0. If a table has neither a column with
     a name for ids nor a usable index, the ids are read from its only column of texts. In a table
-    with a column of lists, this column of ids may also contain whole numbers. In a table without a
+    with a column of lists, the column of ids may also contain whole numbers. In a table without a
     column of lists, a column that mixes numbers with blanks or texts raises an error. Columns of
     texts and of other types are not part of the vectors.
     """

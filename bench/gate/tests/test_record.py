@@ -1,4 +1,4 @@
-"""The files in the folder record give the numbers of its README, and its toy project works."""
+"""The files in the folder record yield the numbers in its README, and the toy project works."""
 
 import json
 import re

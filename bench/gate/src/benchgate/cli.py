@@ -178,7 +178,7 @@ def compared(options):
             run_turns([side], 0)  # compiles code and fills the caches of the system
         except CannotServe as error:
             unusable[role] = str(error)
-    # The tests of base run on base, so the code of head broke them.
+    # If the tests cannot run on head, although base can run its own tests, the code of head broke them.
     if "head" in unusable and base_listing is not None:
         return Verdict([], options.tolerance, broken={"all tests": unusable["head"]})
     if unusable:
@@ -280,7 +280,7 @@ class Progress:
 
 
 def about_run(options, started):
-    """Return the description of a run that the summary contains."""
+    """Return the facts about this run that the summary states."""
     load = os.getloadavg()[1] if hasattr(os, "getloadavg") else None
     return {
         "benchgate": __version__,
@@ -294,7 +294,7 @@ def about_run(options, started):
 
 
 def in_words(about):
-    """Return the description of a run in one line of text."""
+    """Return the facts about a run as one line of text."""
     load = "" if about["load"] is None else f", load {about['load']}"
     return (
         f"{about['clock']}, {summary.plural(about['threads'], 'thread')}; {about['minutes']} minutes on "
