@@ -30,7 +30,7 @@ STOPS = (
 )
 # The second special case of section 2.2 is in the table of the README, but not in the picture.
 IN_TABLE = (*STOPS, ((-0.5, 0.0), "second special case (2.2)"))
-N_SIMULATIONS = 10  # Their seeds are 0 to 9; the picture shows the simulation with the seed 0.
+N_SIMULATIONS = 10  # The seeds are 0 to 9; the picture shows the simulation with the seed 0.
 STEPS = 9  # The number of frames between two stops.
 REST, STEP = 2200, 110  # The milliseconds for which a stop and a step are shown.
 WIDTH, HEIGHT = 860, 470  # In pixels; a page of GitHub has about this width.

@@ -3,10 +3,10 @@
     python examples/audit_known_origins.py --data DATA
 
 The script trains ten models in each of ten ways, and audits each model twice. In one audit, the
-script passes whether the loss had weight decay on both users and items; in the other audit, it does
-not pass this. The script also computes the condition between the factors and every form itself,
-without fastcos.audit. It then judges each report. A report is wrong if one of these statements is
-true:
+script states whether the loss had weight decay on both users and items; in the other audit, it
+leaves this unknown. The script also computes the condition between the factors and every form
+itself, without fastcos.audit. It then judges each report. A report is wrong if one of these
+statements is true:
 
 - It names a form that the factors do not have, or names no form although the factors have one.
 - It says that weight decay chose the scale of the dimensions, although the loss did not have weight

@@ -271,7 +271,7 @@ def fill(path, fields, tasks, stop):
 def study_tasks(folder, only):
     """Yield the key and the lines of each way to train and pair of seeds.
 
-    For each pair of seeds, all ways to train come before the next pair of seeds. If the script is
+    All ways to train are run with one pair of seeds before the next pair begins. If the script is
     stopped, it has therefore measured each way to train for about the same number of seeds.
     """
     sets = [simulated()] + ([movielens(folder), retail(folder)] if folder else [])

@@ -65,7 +65,7 @@ def through_units(gradient, unit, norms):
 
 
 def by_gradient(X, rank, temperature, tower, short, seed):
-    """Train by full-batch Adam; return the items of the lowest held-out loss, the loss and step.
+    """Train by full-batch Adam; return the items at the lowest held-out loss, the loss, the step.
 
     If tower is true, a network with one hidden layer encodes the users; otherwise, each user has a
     vector of its own.

@@ -5,7 +5,7 @@
 
 Every point is measured in a new process: the median seconds of five calls after a call that
 compiles, and the peak memory that a call adds. Standard output is CSV. For every curve, standard
-error shows the exponent with which seconds ~ x^exponent fits the points. It also shows the exponent
+error shows the exponent for which x^exponent fits the measured seconds. It also shows the exponent
 of the plain method, which takes no shortcut.
 """
 

@@ -1,4 +1,4 @@
-"""Count the ground-truth lists of VIBE that are wrong according to float64 scores.
+"""Count the ground-truth lists of VIBE that change if the scores are computed in float64.
 
     python -m bench.vibe.ground_truth agnews-mxbai-1024-euclidean.hdf5 [...]
 

@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
-    help_ = "evaluate all measures and a grid of rescalings D = S^A Σ^B, on 10,000 items"
+    help_ = "evaluate all measures and a grid of rescalings D = S^A Σ^B, on up to 10,000 items"
     add("--all", action="store_true", help=help_)
     help_ = "time (such as 60s or 5m) after which no further candidate is evaluated"
     add("--budget", metavar="TIME", help=help_)

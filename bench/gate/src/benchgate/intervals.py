@@ -36,7 +36,7 @@ class Ratio(NamedTuple):
 
 
 def log_ratios(pairs):
-    """Return the logarithm of the ratio of each pair, which is a median over the turns of the pair.
+    """Return, for each pair, the logarithm of its ratio: the median over the turns of the pair.
 
     Each pair holds the seconds of base and the seconds of head, in the order of their turns.
     """
