@@ -12,9 +12,9 @@ from fastcos.storage import provenance
 
 DESCRIPTION = """\
 Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model.
-  DIR/model contains arrays with checksums, which later commands map into memory.
+  DIR/model contains arrays with checksums; later commands map them to memory.
   DIR/items.npz contains the ids of the items, in the order of the model.
-  DIR/users.npz contains the number of users, and statistics of each column of X.
+  DIR/users.npz contains the number of users, and statistics of columns of X.
   DIR/model.json contains parameters, versions, and residuals of the triplets.
 The commands neighbors, recommend, audit, calibrate, index and compare read DIR. With --shards, the
 table of interactions can be larger than memory: the command reads the table once, divides its rows
