@@ -23,24 +23,41 @@ The functions ``compare`` (for interactions) and ``compare_vectors`` call the fo
 ``choose_rank`` recommends the number of latent dimensions of a model.
 """
 
-from fastcos.comparison.candidates import EQ2, Candidate
-from fastcos.comparison.examples import Example
-from fastcos.comparison.interactions import compare
-from fastcos.comparison.leaderboard import Leaderboard, LeaderboardRow
-from fastcos.comparison.rank import RankChoice, choose_rank
-from fastcos.comparison.result import Comparison, RescalingScores
-from fastcos.comparison.vectors import compare_vectors
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "EQ2",
-    "Candidate",
-    "Comparison",
-    "Example",
-    "Leaderboard",
-    "LeaderboardRow",
-    "RankChoice",
-    "RescalingScores",
-    "choose_rank",
-    "compare",
-    "compare_vectors",
-]
+if TYPE_CHECKING:
+    from fastcos.comparison.candidates import EQ2 as EQ2, Candidate as Candidate
+    from fastcos.comparison.examples import Example as Example
+    from fastcos.comparison.interactions import compare as compare
+    from fastcos.comparison.leaderboard import (
+        Leaderboard as Leaderboard,
+        LeaderboardRow as LeaderboardRow,
+    )
+    from fastcos.comparison.rank import RankChoice as RankChoice, choose_rank as choose_rank
+    from fastcos.comparison.result import (
+        Comparison as Comparison,
+        RescalingScores as RescalingScores,
+    )
+    from fastcos.comparison.vectors import compare_vectors as compare_vectors
+
+# A name is imported when it is first used, so that a command that needs only the list of candidates
+# does not wait for the import of scikit-learn.
+_NAMES_OF = {
+    "candidates": ("EQ2", "Candidate"),
+    "examples": ("Example",),
+    "interactions": ("compare",),
+    "leaderboard": ("Leaderboard", "LeaderboardRow"),
+    "rank": ("RankChoice", "choose_rank"),
+    "result": ("Comparison", "RescalingScores"),
+    "vectors": ("compare_vectors",),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.models.linear_mf import LinearMF
 from fastcos.similarity import Measure, get_measure, list_measures
 from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, check_known
 from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
+
+if TYPE_CHECKING:
+    from fastcos.models.linear_mf import LinearMF
 
 # In a list of rescalings, EQ2 stands for the second objective (Eq. 2). In _OPTIONAL_MODEL, EQ2
 # marks the measure "eq2_cosine".
@@ -78,7 +80,7 @@ class Embeddings:
 
     items: Rows
     popularity: npt.NDArray[np.float64] | None = None
-    model: LinearMF | None = None
+    model: "LinearMF | None" = None
     X: Any = None
     rescaling: Any = None
     weight_decay: float | None = None

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos.comparison.candidates import EQ2
 from fastcos.comparison.leaderboard import Leaderboard
-from fastcos.models.linear_mf import LinearMF
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.similarity.rescalings import Rescaling
+
+if TYPE_CHECKING:
+    from fastcos.models.linear_mf import LinearMF
 
 Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]
@@ -167,7 +169,7 @@ class Comparison(Record):
     labels: npt.NDArray[np.int64] | None = field(repr=False)
     popularity: npt.NDArray[np.int64] = field(repr=False)
     parameters: dict[str, Any]
-    models: dict[str, LinearMF] = field(repr=False)
+    models: dict[str, "LinearMF"] = field(repr=False)
     sampled: npt.NDArray[np.int64] | None = field(default=None, repr=False)
     label_names: list[str] = field(default_factory=list, repr=False)
 

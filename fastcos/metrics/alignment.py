@@ -7,7 +7,6 @@ neighbourhoods of their items (trustworthiness).
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from fastcos import parallel, validation
 from fastcos.kernels import pair_reductions
@@ -326,8 +325,10 @@ def _pearson(A: Floats, B: Floats) -> float:
 def _spearman(
     A: Floats, B: Floats, n_pairs: int, random: np.random.Generator
 ) -> tuple[float, float, float]:
+    from scipy.stats import rankdata  # Importing scipy.stats takes 0.7 s, so it is deferred.
+
     i, j = _pairs(len(A), n_pairs, random)
-    ranks = [stats.rankdata(_cosines(rows, i, j)) for rows in (A, B)]
+    ranks = [rankdata(_cosines(rows, i, j)) for rows in (A, B)]
     check_varying("first", bool(np.ptp(ranks[0]) > 0), "cosines")
     check_varying("second", bool(np.ptp(ranks[1]) > 0), "cosines")
     value = float(np.corrcoef(ranks[0], ranks[1])[0, 1])

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
-from scipy.special import gammaln
 
 from fastcos import parallel, validation
 from fastcos.kernels import label_permutations as kernels
@@ -35,6 +33,8 @@ def check_testable(sizes: Integers) -> None:
 
     `sizes` contains the number of items with each label.
     """
+    from scipy.special import gammaln  # Importing scipy.special takes 0.2 s, so it is deferred.
+
     n, n_required = int(sizes.sum()), round(1 / SIGNIFICANT)
     # Compute the logarithm of the number of permutations with different results. If two labels have
     # the same number of items, exchanging these labels changes no statistic.
@@ -231,8 +231,10 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     they occupy in ascending order. The mean of places may be half of an odd number, so the ranks
     are doubled to make them integers.
     """
+    from scipy.stats import rankdata  # Importing scipy.stats takes 0.7 s, so it is deferred.
+
     np.fill_diagonal(scores, -np.inf)
-    twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
+    twice_ranks = 2 * (rankdata(scores, axis=1) - 2)
     np.fill_diagonal(twice_ranks, 0)
     return twice_ranks.astype(np.int16 if 2 * len(scores) < 2**15 else np.int32)
 

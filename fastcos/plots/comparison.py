@@ -10,7 +10,6 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.comparison import EQ2, Comparison, Leaderboard, LeaderboardRow, RescalingScores
 from fastcos.metrics.labelled import unit_rows
-from fastcos.models.linear_mf import LinearMF
 from fastcos.plots.style import (
     COLOURS,
     MAP_COLOURS,
@@ -24,6 +23,8 @@ from fastcos.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from fastcos.models.linear_mf import LinearMF
 
 
 # The largest width and height of a map in pixels. A panel on a printed page shows fewer than 1,000
@@ -423,7 +424,7 @@ class RescalingsDisplay(Display):
     norms: dict[str, Floats]
 
     @classmethod
-    def from_estimator(cls, model: LinearMF) -> "RescalingsDisplay":
+    def from_estimator(cls, model: "LinearMF") -> "RescalingsDisplay":
         """Make the display from a model of Eq. 1; raise ValueError for a model of Eq. 2."""
         validation.as_choice("the objective of the model", model.objective, ("dropout",))
         norms = {}

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.optimize import lsq_linear
 
 from fastcos import validation
 from fastcos.auditing.attacks import vertex_attack
@@ -241,6 +240,8 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
     columns of c V diag(weights), where the factor c is free. The fit minimises the sum of the
     squared differences between the logarithms of these scales. Both exponents lie between -1 and 1.
     """
+    from scipy.optimize import lsq_linear  # Importing it takes 0.3 s, so it is deferred.
+
     positive = weights > 0
     if not positive.any():
         return [0.0, 0.0]
