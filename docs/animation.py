@@ -28,13 +28,15 @@ STOPS = (
     ((0.0, 0.0), "symmetric solution, Eq. 5"),
     ((0.0, -0.5), "end of section 2.3"),
 )
-# The second special case of section 2.2 is in the table of the README, but not in the picture.
+# The table in the README also shows the second special case of section 2.2 of the paper, which the
+# picture leaves out.
 IN_TABLE = (*STOPS, ((-0.5, 0.0), "second special case (2.2)"))
 N_SIMULATIONS = 10  # The seeds are 0 to 9; the picture shows the simulation with the seed 0.
 STEPS = 9  # The number of frames between two stops.
 REST, STEP = 2200, 110  # The milliseconds for which a stop and a step are shown.
-WIDTH, HEIGHT = 860, 470  # In pixels; a page of GitHub has about this width.
-# The heat map shows the mean cosines of BLOCKS x BLOCKS blocks of items, on SIDE x SIDE pixels.
+WIDTH, HEIGHT = 860, 470  # The size of the picture in pixels; a page on GitHub is about as wide.
+# The heat map has BLOCKS x BLOCKS cells and is SIDE pixels wide. Each cell shows the mean cosine
+# between two blocks of items.
 BLOCKS, SIDE = 120, 360
 N_COLOURS = 128
 N_USERS = 3  # The picture shows the highest prediction of this many users.

@@ -53,7 +53,8 @@ autodoc_typehints = "none"  # The docstrings state shapes and dtypes, which type
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-smartquotes_action = "D"  # Convert dashes, but no quotation marks, because X' is a transpose.
+# Only dashes are converted. A converted apostrophe would spoil X', which means the transpose of X.
+smartquotes_action = "D"
 html_theme = "furo"
 pygments_dark_style = "github-dark"  # The default style underlines names as if they were links.
 html_title = f"fastcos {release}"

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RECORD = Path(__file__).parent / "renewed.csv"
-# A number is too old after more than this many commits to its code. A week of work on one subject
-# has about this number of commits.
+# A published number counts as too old if more than this many commits have changed the code that it
+# describes. A week of work on one subject produces about this many commits.
 MOST_COMMITS = 200
 KERNELS = ("kernels", "fastcos/search")
 MODELS = ("fastcos/models", "fastcos/similarity")
@@ -290,7 +290,8 @@ def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
     return text_of
 
 
-# The cache makes a check several times as fast, because many numbers describe the same code.
+# Many published numbers describe the same code, so the same two versions of a file are compared
+# again and again. The cache makes a check several times as fast.
 @functools.cache
 def is_same_file(before: bytes | None, after: bytes | None) -> bool:
     """Return whether two versions of a Python file differ only in comments and docstrings."""
@@ -301,7 +302,8 @@ def is_same_file(before: bytes | None, after: bytes | None) -> bool:
     definitions = before.split(b"\n\n\n"), after.split(b"\n\n\n")
     if len(definitions[0]) == len(definitions[1]):
         changed = [pair for pair in zip(*definitions, strict=True) if pair[0] != pair[1]]
-        with contextlib.suppress(SyntaxError):  # Two of the blank lines are within a string.
+        # A definition was split inside a string that contains two blank lines.
+        with contextlib.suppress(SyntaxError):
             return all(is_same_code(ast.parse(one), ast.parse(other)) for one, other in changed)
     return is_same_code(ast.parse(before), ast.parse(after))
 

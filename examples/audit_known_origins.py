@@ -32,9 +32,9 @@ import fastcos
 from fastcos.auditing import gradient_noise
 
 RANK, SEEDS = 8, 10
-# According to its documentation, the audit recognises a form up to these conditions. SAME holds for
-# the forms that arise without gradient noise, and SAME_NOISE holds for the form at which gradient
-# noise balances.
+# The audit is documented to recognise a form if the map from the factors to the form has at most
+# this condition. SAME is the limit for the forms that arise without gradient noise. SAME_NOISE is
+# the limit for the form to which gradient noise moves the dimensions.
 SAME, SAME_NOISE = 1.05, 1.1
 NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 
@@ -118,7 +118,7 @@ def judged(label, epochs, recipe, has_decay, seed, folder):
     """
     if recipe["by"] == "implicit":
         data = movielens(folder)
-    else:  # even seeds use one noise level, odd seeds two
+    else:  # even seeds use one noise level, and odd seeds use two levels
         data = simulated((1.0, 1.0) if seed % 2 == 0 else (0.4, 2.0), seed=seed)
     *_, (P, Q) = train(data, recipe.get("rank", RANK), recipe, [epochs], seed)
     noise = None

@@ -208,7 +208,8 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
         ax.remove()
     with figure_style():
         # The legend is outside the axes, because the curves of some panels leave no corner free.
-        # The entries are sorted by colour, because the two curves of a colour bound the same share.
+        # The entries are sorted by colour, because the two curves of the same colour belong
+        # together: they are the lower and the upper bound of one share.
         lines = sorted(axes.flat[0].get_legend_handles_labels()[0],
                        key=lambda line: COLOURS.index(line.get_color()))  # fmt: skip
         drawn.legend(handles=lines, loc="outside upper center", ncols=3)

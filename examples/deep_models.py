@@ -250,7 +250,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("deep_models.csv"))
     parser.add_argument("--page", type=Path, help="Markdown file whose table is replaced")
     given = parser.parse_args()
-    torch.set_num_threads(1)  # otherwise, sums would depend on the number of cores
+    torch.set_num_threads(1)  # with several threads, sums would depend on the number of cores
     run(given)
     text, n_seeds = table(given.output)
     packages = [f"{name} {version(name)}" for name in ("fastcos", "numpy", "torch")]

@@ -186,7 +186,8 @@ def als_sweeps(P, Q, data, sweeps, decays):
     by_item = sp.csr_array(by_user.T)
     for _ in range(sweeps):
         for X, other, seen, decay in ((P, Q, by_user, decays[0]), (Q, P, by_item, decays[1])):
-            # The tiny decay makes the problem of a row solvable even if it has few observations.
+            # The least-squares problem of a row with few observations has a unique solution only
+            # with weight decay, so a tiny decay is always added.
             _least_squares(X, other, seen.indptr, seen.indices, seen.data, decay + 1e-9)
 
 

@@ -240,9 +240,7 @@ def serve(folder, ids, rows, present, port):
         gone = [one, *absent, *(truth.row_of[str(item)] for item in answer[:4])]
         expected = truth.nearest(truth.rows[one], gone)
         truth.check("without four of them", [more], [expected], truth.rows[[one]])
-        new = (
-            rows[other] * 2
-        ).tolist()  # the two items are then the nearest neighbours of each other
+        new = (rows[other] * 2).tolist()  # the two rows then have the same direction
         request("POST", "/items", {"ids": [ids[one].item()], "vectors": [new]})
         request("DELETE", "/items", {"ids": [ids[third].item()]})
     with serving(folder / "http", port) as request:  # restart the service

@@ -42,11 +42,11 @@ from fastcos.auditing import diff_models
 
 RANK, RUNS, LEAST_USERS = 16, 20, 10
 SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
-# Losses that need all user-item pairs are used for at most MOST_SCORES pairs, and towers for at
-# most MOST_LOGITS pairs.
+# A data set with more than MOST_SCORES user-item pairs is not used with losses that need all of
+# these pairs. A data set with more than MOST_LOGITS pairs is not used with towers.
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
-# The names of kinds of decay in the table, if they differ from the names in the csv file.
+# Each key is a kind of decay as the csv file names it; the value is its name in the table.
 NAMES = {"per side, 1 to 9": "λ 9 times as large for items as for users"}
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 
@@ -195,7 +195,8 @@ def kappa(one, other):
     ratios = scipy.linalg.eigh(
         left + tiny * np.trace(left), right + tiny * np.trace(right), eigvals_only=True
     )
-    # The Gram matrices depend quadratically on the items, so the condition is a square root.
+    # The Gram matrix of mapped items contains the map twice, so the condition of the map is the
+    # square root of the ratio of the eigenvalues.
     return float(np.sqrt(ratios[-1] / ratios[0]))
 
 

@@ -44,8 +44,8 @@ Id: TypeAlias = int | str
 Hits: TypeAlias = list[dict[str, object]]
 
 MAX_K = 100
-# If a search needs at most this number of multiply-adds (1 to 4 ms), it uses one thread, because
-# two threads are not faster.
+# A search with fewer multiply-adds than this takes 1 to 4 ms. It uses only one thread, because two
+# threads are not faster.
 SMALL = 2**24
 # A search that takes longer than this number of seconds is explained in the log.
 SLOW = float(os.environ.get("SLOW", "inf"))
@@ -404,8 +404,9 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         others = exclude or [[]] * len(names)
         if len(others) != len(names):
             raise HTTPException(422, f"exclude must have a list for each of {len(names)} ids")
-        # The item itself must be left out, too. If nothing else is excluded, it is faster to search
-        # k + 1 neighbours and to drop the item from the result.
+        # An item must not be returned as its own neighbour. If nothing else is excluded, finding
+        # k + 1 neighbours and dropping the item itself is faster than excluding the item from the
+        # search.
         if not any(others) and allowed is None and groups is None:
             answers = batches.search(vectors, k + 1)
             pairs = zip(names, answers, strict=True)

@@ -382,7 +382,7 @@ def factor(triple):
     if triple is None:
         return "-"
     mean, low, high = triple
-    # The computed interval may reach below 1, but a condition cannot.
+    # A condition is never below 1, so the computed interval is cut off at 1.
     digits = 2 if mean < 9.95 else 1
     return f"{mean:.{digits}f} [{max(low, 1):.{digits}f}, {high:.{digits}f}]"
 
@@ -455,7 +455,7 @@ def figure(found, lines):
 def draw_starts(ax, found):
     """Draw a row for each way to train, with the condition between its two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
-    # The last data sets contain the largest number of ways to train.
+    # The last data sets were trained in the most ways, so their labels come first.
     names = dict.fromkeys(
         common_name(label) for data in reversed(sets) for label in labels_of(data)
     )

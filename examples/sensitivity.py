@@ -37,13 +37,14 @@ from fastcos.plots.style import COLOURS, figure_style, line_style
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
 # The rank of the paper.
 PAPER_RANK = 50
-# In Eq. 1, λ is the λ of the paper times one of these factors. In Eq. 2, λ is multiplied by the
-# square root of the factor.
+# Factors by which λ is multiplied. The λ of Eq. 1 is the λ of the paper times one of these factors;
+# the λ of Eq. 2 is multiplied by the square root of this factor.
 STRENGTHS = (0.01, 1.0, 100.0)
 # The paper uses λ = 10,000 in Eq. 1 for 20,000 users. λ is proportional to the number of users,
 # because the entries of X'X are proportional to the number of users.
 REGULARIZATION_PER_USER = 0.5
-# The rescalings of Eq. 1, and all similarities: these rescalings and two others of the same SVD.
+# RESCALINGS contains the named rescalings of Eq. 1. FORMS contains these rescalings and two other
+# similarities that are computed from the same SVD.
 RESCALINGS = ("orthonormal", "identity", "weights", "balanced", "smoothed")
 FORMS = (*RESCALINGS, "query_metric", "eq2")
 # The similarities that are scored for every λ.
@@ -134,7 +135,8 @@ def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: flo
     found = {}
     for form in forms:
         if form == "eq2":
-            # With this λ, the knees of Eq. 1 and Eq. 2 are the same singular value.
+            # The λ of Eq. 2 is the square root of the λ of Eq. 1, so that both objectives suppress
+            # about the same directions.
             other = model.reregularized("weight_decay", float(np.sqrt(strength)))
             found[form] = of_columns(other.item_embeddings())
         elif form == "query_metric":

@@ -50,13 +50,14 @@ from fastcos.similarity.canonical import canonicalize
 K = 50
 # The kind and the name of the remedy with which all others are compared.
 PLAIN = ("measure", "cosine")
-# The script leaves out measures that compare users, or users with items, or features that the items
-# of the simulation do not have.
+# The script leaves out three kinds of measures: those that compare users with each other, those
+# that compare users with items, and those that need features of items. The items of the simulation
+# have no features.
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
 # The number of labelled pairs for learned_diagonal, which is one in 500 of all pairs.
 N_LABELLED_PAIRS = 1000
 # There are five true clusters, so this number is close to the true rank. A model of this rank shows
-# how much the choice of the rank can improve the AUC at most.
+# the largest improvement of the AUC that can be expected from choosing a better rank.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -97,8 +98,9 @@ def auc_of(items, cluster, measure="cosine"):
     """Return the AUC of the scores of a measure between the items."""
     scores = np.vstack([block for _, block in similarity_blocks(items, measure=measure)])
     if get_measure(measure).name == "spearman_dims":
-        # Correlations of ranks have few distinct values, but the rounding errors of float32
-        # products, which depend on the CPU, make equal values differ. Rounding undoes this.
+        # Many rank correlations are equal, but the rounding errors of float32 products make them
+        # differ slightly, and these errors depend on the CPU. Rounding makes such values equal
+        # again.
         scores = np.round(scores, 6)
     return auc(scores, cluster)
 
