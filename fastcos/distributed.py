@@ -93,7 +93,8 @@ _SUM_BYTES_PER_ENTRY = 6
 # but may build the transpose of X.
 _ENTRIES_PER_COLUMN = 96
 # The factor Q (p, l) is part of the task graph. If Q were only in the memory of one worker, the
-# death of this worker would lose Q. By default, Dask would warn of a task graph of this size.
+# death of this worker would lose Q. A task graph that contains Q may be so large that Dask would
+# warn of its size by default, so the limit for the warning is raised.
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 _open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 

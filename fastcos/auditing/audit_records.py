@@ -21,10 +21,10 @@ CENTERED = "centered"
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
-# around the converged form during training. examples/scale_of_dimensions.py made 232 measurements
-# after at least twice as many epochs as training needs to forget the initial scale. In these
-# measurements, the condition number of the map from the factors to the converged form was at most
-# 1.08.
+# around the converged form during training. The script examples/scale_of_dimensions.py trained
+# models for at least twice the number of epochs after which the initial scale is forgotten. In its
+# 232 measurements, the condition number of the map from the factors to the converged form was at
+# most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).

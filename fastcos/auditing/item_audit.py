@@ -43,11 +43,11 @@ _LABELLED_ROWS = 1000
 # A test compares the labels of items with the labels of their neighbours. At most _QUERIES labelled
 # items take part in the test.
 _QUERIES = 20_000
-# Number of items from which the sensitivity index is computed. The index is a mean over the pairs
-# of such an item and one of its neighbours.
+# Number of items from which the sensitivity index is computed. The index is a mean over all pairs
+# that consist of one of these items and one of its neighbours.
 _INDEXED_ROWS = 2000
-# The report shows the mean of the sensitivity index over _RANDOM_BASES random bases, for comparison
-# with the index in the basis of the model.
+# The report compares the sensitivity index in the basis of the model with its mean over
+# _RANDOM_BASES random bases.
 _RANDOM_BASES = 3
 # The sensitivity index is summed in parts of _ROWS_PER_PART rows. The number of rows in a part is
 # fixed, so that the order of summation, and therefore the rounding, does not depend on the number

@@ -29,8 +29,8 @@ _NOT_FREE = (
     "they are arbitrary."
 )
 # Each key is the name of a form in which users and items have the same Gram matrix. Each value
-# contains a description of the form, and the kinds of training that lead to nearly this form
-# without weight decay.
+# contains two texts: a description of the form, and the kinds of training without weight decay
+# whose result is close to this form.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",

@@ -33,27 +33,28 @@ _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # Default and largest number of starting points of a search. The first starting points are computed
 # from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
-# If the search uses a sample, an audit uses only _MIN_STARTS starting points, because more starting
-# points do not find a map that replaces more neighbours outside the sample. If the search uses all
-# items, the number of starting points is _START_BUDGET divided by the product of the numbers of
-# rows and dimensions, but at least _MIN_STARTS and at most N_STARTS. For 1,000 items with 50
-# dimensions, an audit uses 4 starting points. The share of replaced neighbours is 0.2 percentage
-# points higher with 4 starting points than with 2.
+# If the search uses a sample, an audit uses only _MIN_STARTS starting points. With more starting
+# points, the search finds a map that replaces more neighbours in the sample, but not outside it. If
+# the search uses all items, the number of starting points is _START_BUDGET divided by the product
+# of the numbers of rows and dimensions, but at least _MIN_STARTS and at most N_STARTS. For 1,000
+# items with 50 dimensions, an audit uses 4 starting points. The share of replaced neighbours is 0.2
+# percentage points higher with 4 starting points than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # Number of trial flips of weights per dimension in one search. A search on a sample tries only half
-# as many flips, because more flips do not find a map that replaces more neighbours outside the
-# sample. A search for a linear map also tries only half as many flips. For 1,000 items with 50
-# dimensions, twice the number of flips would increase the share of replaced neighbours by only 0.3
-# percentage points.
+# as many flips: with more flips, it finds a map that replaces more neighbours in the sample, but
+# not outside it. A search for a linear map also tries only half as many flips. For 1,000 items with
+# 50 dimensions, for which a search uses all items, twice the number of flips would increase the
+# share of replaced neighbours by only 0.3 percentage points.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
-# Let z be the artanh of the cosine between a sampled item and another item. The gap between an item
-# and a neighbour is the z of the neighbour minus the z of the item. A map can bring the item nearer
-# than the neighbour only if the gap is at most _PROVEN_GAP times the logarithm of the condition
-# number (Theorem 6). To save time, the search considers only items whose gap to the neighbour is at
-# most _SEARCH_GAP times the logarithm of the condition number. With a _SEARCH_GAP of 0.6, the
-# search in a small model would miss some of the edges that a map can remove.
+# A competing item replaces a neighbour of a sampled item if a map brings the competing item nearer
+# to the sampled item than the neighbour. Let z be the artanh of a cosine with the sampled item. The
+# gap between a competing item and a neighbour is the z of the neighbour minus the z of the
+# competing item. By Theorem 6, no map brings a competing item nearer than the neighbour if the gap
+# exceeds _PROVEN_GAP times the logarithm of the condition number. To save time, the search
+# considers only items whose gap is at most _SEARCH_GAP times this logarithm. With a _SEARCH_GAP of
+# 0.6, the search in a small model would miss some of the edges that a map can remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The first starting points are computed from the gradient of a smoothed number of removed edges,
 # because the exact number is a step function without a useful gradient. _WIDTHS contains one width

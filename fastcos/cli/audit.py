@@ -145,8 +145,8 @@ def run(args: argparse.Namespace) -> int:
             model.items[rows], old_model.items[old_rows], users=model.users,
             old_users=old_model.users, k=args.k, random_state=args.seed,
         )  # fmt: skip
-        # diff_models numbers the items among those that both versions contain. The report needs
-        # the row numbers of these items in the new version.
+        # diff_models returns positions in the list of items that both versions contain. The report
+        # needs row numbers of the new version instead.
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=args.seed

@@ -84,7 +84,8 @@ N_SAMPLED = 2000
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 # Number of example items. For each example item, the page shows the neighbours that each candidate
-# (a measure with a model) finds. With five labels, about a dozen example items have each label.
+# (a measure with a model) finds. If the items have five labels, about a dozen example items share
+# each label.
 N_EXAMPLES = 64
 # In a terminal of 120 columns, this many lists of item names fit side by side.
 N_SHOWN_COLUMNS = 4
@@ -251,7 +252,8 @@ def _next_commands(
     columns = options.option_words(args, *options.INTERACTION_COLUMNS)
     if best.rescaling == NO_MODEL:
         if args.labels:
-            # No command finds neighbours of items that are represented by the columns of X.
+            # The best measure compares the columns of X. No command finds neighbours with such a
+            # measure, so none is suggested.
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = (

@@ -208,8 +208,9 @@ def _format_error(error: Exception, parser: argparse.ArgumentParser) -> str:
         return reason if error.filename is None else f"{error.filename}: {reason}"
     text = str(error) or type(error).__name__
     text = text.replace("(give vector_column)", "(give --vector-column)")
-    text = text.replace(" must be None ", " must be left out ")  # No flag can have the value None.
-    if " must be given" in text:  # If an option is missing, there is no value to report.
+    # A user cannot pass None on the command line.
+    text = text.replace(" must be None ", " must be left out ")
+    if " must be given" in text:  # The option is missing, so "got None" would confuse the user.
         text = text.removesuffix(", got None")
     names = {"random_state": "--seed", "n_components": "--rank"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)

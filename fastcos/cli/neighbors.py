@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
             neighbors = top_k(
                 queries, searched_items, k, progress=progress, out=out_folder, **settings
             )
-    except OccupiedError as error:  # The message begins with "out", an argument of top_k.
+    # The message begins with "out", an argument of top_k, and must name the option instead.
+    except OccupiedError as error:
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns, calibration)
     return ranked.write_or_print(args, out, f"by {args.measure}")

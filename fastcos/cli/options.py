@@ -469,7 +469,8 @@ def out_directory(args: argparse.Namespace) -> Path:
 
 def check_output_file(name: str, path: Path) -> None:
     """Raise ValueError unless a regular file can be written at the path."""
-    target = Path(os.path.realpath(path))  # If links form a cycle, the target is still a link.
+    # For a cycle of symbolic links, the result is still a link.
+    target = Path(os.path.realpath(path))
     if (target.exists() or target.is_symlink()) and not target.is_file():
         rule = "a regular file or a path that does not exist yet"
         raise ValueError(f"{name} must be {rule}, got {str(path)!r}")

@@ -106,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
         paths, document = write_comparison(
             comparison, folder, stem="figure1", parameters=parameters, every=args.all
         )
-        # The page lets its reader change the rescaling D, but a model of Eq. 2 determines D.
+        # On the page, a reader changes the rescaling D. There is no page if only Eq. 2 was trained,
+        # because Eq. 2 determines D.
         if "dropout" in comparison.models:
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)

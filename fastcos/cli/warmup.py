@@ -207,7 +207,7 @@ def _search() -> None:
             rescore(rows, items, np.tile(np.arange(50), (len(rows), 1)), 5, measure=measure)
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # The items contain duplicates.
-    top_k(items + 3, k=5)  # The rows have a common direction.
+    top_k(items + 3, k=5)  # Adding 3 to all entries gives the rows a common direction.
     compile_searches()  # Compile the searches of rows that are packed as short codes.
     # A search of 280,000 float32 rows multiplies the rows without packing them.
     top_k(items[:120], _vectors("float32", 280_000), 5)

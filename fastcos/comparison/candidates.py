@@ -55,7 +55,8 @@ _EQUAL = {
 # Each value replaces the attribute ``needs`` of the measure, which names the data that the measure
 # requires.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# Two of the values that the attribute ``needs`` of a measure may have: the names of required data.
+# The attribute ``needs`` of a measure names the data that the measure requires. Two of its possible
+# values have names here, because the code below compares with them.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
 # The words with which the leaderboard describes required data to its readers.

@@ -51,10 +51,10 @@ from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
 from fastcos.validation import Integers
 
-# If the rescalings are scored on a sample of n items, the measures are scored by ranking
-# RANKED_PER_SAMPLED * n items. The ranked items have a label or have been seen by one of the
-# evaluated users. For n = 2,000, the measures rank 10,000 items, so even a label that only 0.2 %
-# of the items share occurs 20 times.
+# Rescalings are scored on a sample of n items, and measures are scored on a larger sample: they
+# rank RANKED_PER_SAMPLED * n items. Each of the ranked items has a label or has been seen by one of
+# the evaluated users. For n = 2,000, the measures rank 10,000 items, so even a label that only
+# 0.2 % of the items share occurs 20 times.
 RANKED_PER_SAMPLED = 5
 # Bytes of memory per entry of X while the columns of X are compared without a model. Each entry is
 # stored twice in float32: in the matrix of all columns and in the matrix of the labelled columns.

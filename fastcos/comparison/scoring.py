@@ -13,7 +13,8 @@ from fastcos.similarity.base import is_upper_bounded
 from fastcos.similarity.row_transforms import norms_of, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of raw scores in one block. A block takes 16 MiB, so that several blocks fit into 64 MiB.
+# Number of raw scores in one block. The float64 scores of a block take 16 MiB, so that several
+# blocks fit into 64 MiB.
 BLOCK = 2**21
 # A measure that implements UpperBounded allocates about ARRAYS_OF_PAIRS arrays, each of them as
 # large as the array of the raw scores.

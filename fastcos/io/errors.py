@@ -21,9 +21,9 @@ def damage_refused(path: Path, rule: str, errors: tuple[type[Exception], ...]) -
     except FastcosFormatError:
         raise
     except errors as error:
-        # Errors of the system, such as a full disk, are not caused by the file. The error EINVAL is
-        # caused by the file: it is raised when a reader of a damaged file seeks to a negative
-        # position.
+        # An OSError usually has a cause outside the file, such as a failing disk, so it is raised
+        # unchanged. EINVAL is an exception: it is raised when a reader of a damaged file seeks to a
+        # negative position.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         reason = (str(error) or type(error).__name__).partition("\n")[0]

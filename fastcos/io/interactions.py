@@ -167,7 +167,7 @@ def read_interactions(
     shape = (len(user_ids), len(item_ids))
     try:
         X = as_interactions("values", sp.coo_array((values, (rows, columns)), shape=shape))
-    except ValueError as error:  # The sum of several rows overflows.
+    except ValueError as error:  # The sum of several values of one cell overflows.
         raise FastcosFormatError(f"{path}: {error}") from None
     interactions = Interactions(as_float32_if_exact(X), user_ids, item_ids)
     interactions.columns = {"users": user, "items": item, "values": value}

@@ -232,8 +232,8 @@ def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integ
     """
     names: list[str] = ids.tolist()
     codes = column.codes[rows]
-    # The names are assigned in reverse order. If an item has several names, the first of them is
-    # assigned last, so it is kept.
+    # If an item has several names, the first of them is kept. The names are therefore assigned in
+    # reverse order, so that the first name overwrites the others.
     for position, code in zip(positions[::-1].tolist(), codes[::-1].tolist(), strict=True):
         names[position] = column.texts[code].strip()[:LONGEST_NAME] or str(ids[position])
     return names

@@ -308,7 +308,8 @@ def _read_columns(
             if name not in columns:
                 stores_cells = name == id_column if id_column is not None else names_ids(name)
                 columns[name] = Column(name, stores_cells)
-                if parts:  # JSON lines: no object in the previous chunks has this key.
+                # In JSON lines, a key may occur for the first time after the first chunk.
+                if parts:
                     previous_lines = np.concatenate(parts)
                     columns[name].add([None] * len(previous_lines), previous_lines)
             columns[name].add(cells, chunk_lines)

@@ -9,6 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 __path__ = [str(Path(__file__).parents[2] / "kernels")]
 
-if TYPE_CHECKING:  # Type checkers look for submodules beside this file, where there are none.
+if TYPE_CHECKING:  # Type checkers do not read __path__, so they would not find the submodules.
 
     def __getattr__(name: str) -> Any: ...

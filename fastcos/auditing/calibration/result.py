@@ -26,11 +26,11 @@ _MIN_EXPECTED_PAIRS = 2
 # the Kolmogorov-Smirnov distance is 0.1, the probabilities that the tail model returns are wrong by
 # about 10 %.
 _POOR_FIT = 0.1
-# The interval of a false-positive rate depends on the ratio of pairs to independent pairs. This
-# ratio is computed at a higher rate, which is _RATE_FACTOR times the given rate. On a logarithmic
-# scale, _RATE_FACTOR times a rate in RATES is halfway to the next higher rate in RATES. If the
-# ratio were computed at the given rate itself, the intervals would be too narrow, according to
-# `tests.robustness.calibrated_rates held_out`.
+# The interval of a false-positive rate depends on the ratio of pairs to independent pairs. To
+# compute the interval of a rate, this ratio is measured at a rate that is _RATE_FACTOR times as
+# high. On a logarithmic scale, this higher rate lies halfway between two rates in RATES.
+# `tests.robustness.calibrated_rates held_out` shows that the intervals would be too narrow if the
+# ratio were measured at the rate itself.
 _RATE_FACTOR = 10**0.5
 
 

@@ -13,10 +13,10 @@ from fastcos.validation import Floats, Integers
 # tail` compares other values of SHARE and MIN_PAIRS.
 SHARE = 1e-4
 MIN_PAIRS = 1000
-# The number of pairs in the tail is limited to MAX_SHARE times the number of all pairs. The tail
-# starts at the edge of a bin, so it may contain more pairs if many scores lie in one bin. If the
-# tail model were fitted to all pairs, a threshold would have only half of the requested
-# false-positive rate.
+# If there are few pairs, a tail of MIN_PAIRS pairs would be too large, so the tail is limited to
+# MAX_SHARE of all pairs. (Because the tail starts at the edge of a bin, it may exceed this limit if
+# many scores lie in one bin.) If the tail model were fitted to all pairs, a threshold would have
+# only half of the requested false-positive rate.
 MAX_SHARE = 0.2
 # The tail model is fitted to at most _FITTED quantiles of the tail.
 _FITTED = 5000

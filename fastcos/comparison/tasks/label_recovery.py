@@ -42,8 +42,8 @@ N_VOTERS = 10
 # query has 5,000 or more scores, the scores that reach this lower bound are at most about 6 % more
 # than k.
 N_GROUPS = 20
-# The test of the AUC scores this number of queries against each other, and ranks the scores. The
-# ranks for 300 queries take 0.2 MB per candidate.
+# To test the AUC, this number of queries are scored against each other, and the scores are ranked.
+# The ranks for 300 queries take 0.2 MB per candidate.
 N_UNITS = 300
 
 
