@@ -73,8 +73,8 @@ class SVDProgress:
         """Reset the counts of columns before an iteration, or before its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
-        # An iteration usually ends before its first restart. The first estimate of the total is
-        # therefore the size that the basis has at a restart.
+        # Most iterations end before the first restart, so the first estimate of the total number of
+        # columns is the number that the basis has at a restart.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)

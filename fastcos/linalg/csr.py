@@ -186,7 +186,8 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
     try:
         X = X.tocoo()
-    except (ValueError, TypeError, IndexError) as error:  # for a dok_array with malformed keys
+    # A dok_array with malformed keys raises one of these errors.
+    except (ValueError, TypeError, IndexError) as error:
         raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
     for field, coordinates, size in zip(("row", "col"), X.coords, X.shape, strict=True):
         if len(coordinates) != len(X.data):
@@ -237,7 +238,7 @@ def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: in
     defects = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type
     columns, bits = indices.view(f"u{indices.dtype.itemsize}"), data.view(unsigned)
-    magnitude = unsigned(np.iinfo(unsigned).max >> 1)  # all bits but the sign
+    magnitude = unsigned(np.iinfo(unsigned).max >> 1)  # a mask of all bits except the sign
     infinity = np.array(np.inf, data.dtype).view(unsigned)[()]
     matrix = records.Csr(indptr, read_only(indices), read_only(data))
     views = records.BitViews(read_only(columns), read_only(bits), magnitude, infinity)

@@ -56,16 +56,18 @@ STREAMED_BYTES = 1 << 26
 _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
-# piece. On an Intel CPU, cutting A into pieces of 1 MiB made the product 1.7 times as fast if an
-# average row of X had 20 non-zeros per piece. With 7 non-zeros per row and piece, the product took
-# 1.4 times as long. On an AMD CPU (Zen 5), cutting A into five pieces doubled the time of a product
-# whose X had 20,000 columns and 60 non-zeros per row.
+# piece. On an Intel CPU, cutting A into pieces of 1 MiB made the product 1.7 times as fast as with
+# an uncut A if an average row of X had 20 non-zeros per piece. If an average row had only 7
+# non-zeros per piece, cutting A made the product take 1.4 times as long. On an AMD CPU (Zen 5),
+# cutting A into five pieces doubled the time of a product whose X had 20,000 columns and 60
+# non-zeros per row.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
-# replaces the transposed blocks. For a Q with 64 columns, transposed blocks took 35% less time if X
-# had 84,432 columns, and 20% less time if X had 40,000 columns. If X had 17,192 columns,
-# transposed blocks took 90% more time.
+# replaces the transposed blocks. The time that transposed blocks save depends on the number of
+# columns of X: for a Q with 64 columns, the product took 35% less time with transposed blocks than
+# without them if X had 84,432 columns, and 20% less time if X had 40,000 columns, but 90% more time
+# if X had 17,192 columns.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.

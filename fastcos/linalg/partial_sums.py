@@ -14,9 +14,9 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
-# non-zeros on average. The sum (p, w) of each part must be cleared first, and added to the total
-# later. With this many non-zeros per column, both steps take little time compared with the product
-# (bench/lab/curves.py).
+# non-zeros on average. The array of sums (p, w) of each part must be cleared at the beginning and
+# added to the total at the end. With this many non-zeros per column, these two steps take little
+# time compared with the product (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
 # The largest number of parts, unless more are needed to limit each part to _LARGEST_PART non-zeros.
 _MAX_PARTS = 64

@@ -168,7 +168,7 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
     below = np.concatenate([[0], np.cumsum(other_counts)[:-1]])
     n_same, n_other = int(same_counts.sum()), int(other_counts.sum())
     total = n_same * n_other
-    if total >= 2**63:  # Python integers do not overflow.
+    if total >= 2**63:  # Python integers, unlike int64, do not overflow.
         same_counts, below, other_counts = (
             array.astype(object) for array in (same_counts, below, other_counts)
         )

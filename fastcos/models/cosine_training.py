@@ -282,7 +282,7 @@ class _Trainer:
             tuple(self.parameters),
         )  # fmt: skip
         if not self.settings.item_bias:
-            self.parameters.bias[:] = 0  # undo the kernel's update of the bias
+            self.parameters.bias[:] = 0  # the kernel updates the biases even if the model has none
         return float(losses.sum())
 
 

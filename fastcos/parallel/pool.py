@@ -113,9 +113,9 @@ class _State:
         # None until prange has been tried in this process; afterwards "" if prange is safe, or the
         # reason why prange is not safe.
         self.prange_fault: str | None = None
-        # The attributes that threads are computing. Each key consists of the id of the object and
-        # the name of the attribute. Each value consists of the lock of the attribute and the number
-        # of threads that hold this lock or wait for it.
+        # The cached attributes that threads are computing now. Each key consists of the id of an
+        # object and the name of its attribute. Each value consists of the lock of the attribute and
+        # the number of threads that hold this lock or wait for it.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
@@ -337,7 +337,8 @@ class _Job:
             try:
                 raise error
             finally:
-                del error  # the error's traceback refers to this frame, which refers to the arrays
+                # The error would keep this frame, and thus the caller's arrays, in memory.
+                del error
 
     def _report(self, progress: Progress | None) -> None:
         if progress is not None and self._error is None:

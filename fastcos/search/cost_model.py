@@ -175,10 +175,10 @@ class CostModel:
     min_capacity: int = 1024
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
-    # threshold is the score that has a certain rank among the best scores of the sampled panels. N
-    # is the number of rows in the sample that are among the k best of all rows. The rank is the
-    # expected value of N plus threshold_deviations standard deviations of N. A first threshold of
-    # this rank is too high for only one query in a hundred. If the first threshold of a query is
+    # threshold is the score that has a certain rank among these best scores. Let N be the number of
+    # rows in the sample that are among the k best of all rows. The rank of the first threshold is
+    # the expected value of N plus threshold_deviations standard deviations of N, so that the first
+    # threshold is too high for only one query in a hundred. If the first threshold of a query is
     # too high, the next step depends on the search. A search that compares blocks of queries
     # repeats the whole search of this query. If a search compares queries one by one, the kernel
     # corrects the first threshold itself, so the search is not repeated (``task_grid.guess_rank``).

@@ -143,7 +143,7 @@ def _of_tiles(
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
-    # The search multiplies this share of all pairs of panels.
+    # The share of all pairs of panels that the search multiplies.
     share = 1.0
     if plan.kernel == "self_join":
         # A self-join multiplies each pair of blocks once. To estimate the thresholds, a self-join

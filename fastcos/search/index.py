@@ -470,8 +470,8 @@ class SimilarityIndex:
         item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
         positions = state.positions_of(item_ids)
         # A search that excludes a different item for each query cannot be prepared. This search
-        # therefore excludes no item and finds k + 1 neighbours. They usually include the query item
-        # itself, which is then dropped.
+        # therefore excludes no item and finds k + 1 neighbours. The query item itself is usually
+        # one of these neighbours; it is then dropped.
         neighbors = self.search(
             state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
             min_score=min_score, groups=groups, n_threads=n_threads,

@@ -245,8 +245,8 @@ def read_state(
         key = fields["key"]
         part = old_parts.get(key)
         n_saved = saved_fields.get(key, {}).get("removed")
-        # A removed item is never restored. If two states of a part have the same number of removed
-        # items, the same items are therefore removed in both states.
+        # Items are only ever removed from a part, never restored. Two states of a part with the
+        # same number of removed items therefore have the same removed items.
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment

@@ -37,9 +37,9 @@ _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
 # tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
-# rows). Each direction in the first sample is compared with every other direction in it. Computing
-# these 128^2 products takes less time than packing 1,000 items. The second sample gives the mean of
-# the rows.
+# rows). The directions in the first sample are compared with each other. The 128^2 products that
+# these comparisons need take less time than packing 1,000 items. The second sample gives the mean
+# of the rows.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # The smallest number of directions that are compared with each other. For n items, n // 32
 # directions are compared, but at least 32 and at most 128. Comparing 128 of 1,000 items would take
@@ -51,8 +51,9 @@ _MIN_ITEMS = 256
 # Two directions count as close if their cosine is at least this number. The difference between 1
 # and _CLOSE_COSINE is about as large as the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
-# If at least this share of the compared directions is close to one of the compared directions, the
-# shift is computed from these close directions.
+# For each compared direction, the other compared directions that are close to it are counted. If
+# the largest of these groups contains at least this share of the compared directions, the shift is
+# computed from this group.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
 # shift. Subtracting a mean of length 0.2 shortens unit rows by 2 %. The mean of 2,048 random
@@ -303,10 +304,10 @@ def packed_items(
         scaling=validation.read_only(scaling),
         projection=projection,
     )
-    # ``rounding`` is a bound on the float64 rounding errors of three quantities: the score, two
-    # coefficients, and the rows without their components along the shift. Each of these quantities
-    # is a sum of `depth` terms, and the magnitudes of these terms add up to at most 2. ``rounding``
-    # also bounds the difference between the squared norm of the shift and 1.
+    # ``rounding`` bounds the float64 rounding errors of the score, of two coefficients, and of the
+    # rows without their components along the shift. Each of these quantities is a sum of `depth`
+    # terms whose magnitudes add up to at most 2. ``rounding`` also bounds the difference between
+    # the squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
     rows = kernel_items.rows
@@ -436,8 +437,9 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     if n < _MIN_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # The sampled items are at multiples of the golden ratio (modulo 1). Even if similar items recur
-    # at regular distances, such a sample does not consist mainly of similar items.
+    # The places of the sampled items, as fractions of the number of items, are the multiples of the
+    # golden ratio modulo 1. Even if similar items recur at regular distances, a sample at these
+    # places does not consist mainly of similar items.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     sampled_items = numbers[(places * n).astype(np.int64)]
     sample, weights = rows[sampled_items], factors[sampled_items]

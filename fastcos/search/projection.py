@@ -312,9 +312,9 @@ def rotated(axes: Floats32) -> Floats32:
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes with which searches are fastest, or None if no projection saves time."""
     arrays, n = packed.arrays, len(packed.arrays.row_of_slot)
-    # The sample consists of the items at multiples of the golden ratio (modulo 1). The multiples
-    # are spread evenly over the items. Even if similar items recur at regular distances, such a
-    # sample does not consist mainly of similar items.
+    # The places of the sampled items, as fractions of the number of items, are the multiples of the
+    # golden ratio modulo 1, which are spread evenly. Even if similar items recur at regular
+    # distances, a sample at these places does not consist mainly of similar items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.row_of_slot[places].astype(np.int64)

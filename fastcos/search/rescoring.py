@@ -143,9 +143,9 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # ``missing`` counts the candidates whose score is at most the upper bound, because an unlisted
-    # item may rank above each of them. If the two have equal scores, the unlisted item ranks above
-    # the candidate if it has the lower number.
+    # ``missing`` counts the candidates whose score is at most the upper bound on the scores of
+    # unlisted items. An unlisted item may rank above each of these candidates: the item with the
+    # lower number ranks first if the scores are equal.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

@@ -112,8 +112,8 @@ def one_by_one_is_faster(
     if not layout.quantised or n_queries > PANEL:
         return False
     # With a projection, full codes are read only for rows that the projection cannot rule out. A
-    # block reads them once for all of its queries. Comparing more than queries_per_reading queries
-    # as a block is therefore faster than comparing them one by one.
+    # block of queries reads these full codes once for all of its queries. Comparing more than
+    # queries_per_reading queries as a block is therefore faster than comparing them one by one.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -299,9 +299,9 @@ def guess_in_range(
     the sample; None stands for the usual number, ``min_sampled_panels``.
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
-    # Every ``stride``-th panel is sampled. The more rows are needed, the smaller the stride must
-    # be. For example, if the number of needed rows is half the number of panels, the stride is at
-    # most 4.
+    # Every ``stride``-th panel is sampled. The more rows a query needs, the more panels must be
+    # sampled, and the smaller the stride must be. For example, if a query needs half as many rows
+    # as there are panels, the stride is at most 4.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))

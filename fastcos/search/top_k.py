@@ -152,8 +152,8 @@ def top_k(
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
     # If results are written to a directory, low-precision rows are converted to float32
-    # immediately. To resume a run, a call compares its fingerprint with the fingerprint of the run,
-    # and both fingerprints depend on the type of the rows.
+    # immediately. A later call resumes the run only if it has the same fingerprint, and the
+    # fingerprint depends on the type of the rows.
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_input_rows(
         "queries", queries, unfitted_measure, or_vector=items is not None, in_memory=in_memory,

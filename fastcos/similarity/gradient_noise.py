@@ -19,8 +19,9 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# Let c be the condition number of the map from the converged factors to the current factors. If
-# log(c) / e is below this value, the current factors count as converged (e is Euler's number).
+# The distance to convergence is log(c), where c is the condition number of the map from the
+# converged factors to the current factors. Factors count as converged if their distance divided by
+# Euler's number is below this value.
 _AT_REST = 1e-3
 # The largest step and the largest weight decay that are allowed. The product of a larger step or a
 # larger decay with squared slopes could overflow.
@@ -192,8 +193,8 @@ def gradient_noise(
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # These are the Gram matrices of the converged items and of the converged users. The converged
-    # items and the converged users have the same weighted Gram matrix.
+    # The Gram matrices of the converged items and of the converged users. Only one weighted Gram
+    # matrix is computed, because it is the same for the converged items and the converged users.
     items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     weighted = G @ noise_of_items @ G
     epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit

@@ -103,7 +103,9 @@ class CosineMoments(NamedTuple):
             mean, square = np.where(counts_itself, 0.0, mean), np.where(counts_itself, 0.0, square)
         variance = square - mean * mean
         first = first_copies(units)
-        if first is not None:  # The products of equal rows may have been rounded differently.
+        # The products of equal rows may differ by rounding errors, so all copies get the results of
+        # the first copy.
+        if first is not None:
             mean, variance = mean[first], variance[first]
         # If all cosines are equal, the computed variance is a rounding error, which is below 1e-14.
         return mean, np.sqrt(np.where(variance > 1e-14, variance, 0))

@@ -165,8 +165,8 @@ class Checkpoint:
     def finish(self) -> dict[str, Array]:
         """Rename the directory to its final name; return the arrays as memory maps."""
         if not self.is_complete:
-            # The constructor has already called check_replaceable, so a directory at this path
-            # contains at most a lock file.
+            # A directory at this path contains at most a lock file, because the constructor has
+            # called check_replaceable.
             if self.path.is_dir():
                 (self.path / LOCK_FILE).unlink(missing_ok=True)
                 self.path.rmdir()

@@ -66,8 +66,9 @@ warned: set[str] = set()
 
 
 def _after_fork_in_child() -> None:
-    # If other threads of the parent held locks during the fork, no thread of the forked child would
-    # ever release them. A forked child does not inherit the record locks of its parent.
+    # If another thread of the parent held a lock in _state during the fork, no thread of the child
+    # would ever release this lock, so the child gets a new _state. The record locks need no reset,
+    # because a forked child does not inherit those of its parent.
     global _state
     _state = _State()
 
@@ -95,7 +96,8 @@ def lock_directory(
     with state.guard:
         among_threads = state.locks.setdefault(name, _ThreadLock())
     if not among_threads.lock.acquire(blocking=False):
-        if among_threads.owner == threading.get_ident():  # the thread would wait for itself
+        # Waiting would never end, because the thread would wait for itself.
+        if among_threads.owner == threading.get_ident():
             raise LockedError(errno.EDEADLK, "this thread already holds the lock", str(directory))
         if not wait:
             reason = "another thread of this process holds the lock"

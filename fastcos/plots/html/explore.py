@@ -55,9 +55,9 @@ _SENTENCES = {
 # 1.5 MB of a page of 2.5 MB.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
-# Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
-# the map is symmetric, only half of its cosines are computed. A heat map of this size takes 30 ms
-# on one core of a processor from 2024.
+# Largest number of multiply-adds for one heat map. A heat map of 1,000 x 1,000 cosines of rows with
+# 50 columns takes this number, because the map is symmetric and only half of its cosines are
+# computed. On one core of a processor from 2024, this takes 30 ms.
 _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
@@ -353,9 +353,10 @@ def items_page(
     page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
     validation.check_scorable("items", page_rows, page_rows)
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
-    # Two searches are made. The search up to `condition`, which is κ when the page opens, decides
-    # exactly which neighbours survive all rescalings with a condition number of at most κ. The
-    # search up to `far_condition` finds the radii of the surviving neighbours.
+    # Two searches are made. The first search considers condition numbers up to `condition`, which
+    # is the κ that the page shows at first. It decides exactly which neighbours survive all
+    # rescalings with a condition number of at most κ. The second search considers condition numbers
+    # up to `far_condition`, and finds the radii of the surviving neighbours.
     far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
     named_rescalings = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
