@@ -30,12 +30,12 @@ class BuildWithLibraries(build_py):
         if not IS_NATIVE:
             return
         tiers = [] if TIERS == ["1"] else TIERS
-        # The build saves an index, which reads the version of fastcos. In an isolated build, the
-        # version is found in the egg-info in this folder.
+        # The build saves an index, and saving looks up the version of fastcos. An isolated build
+        # finds the version in the egg-info in this folder.
         paths = [os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent.absolute())]
         subprocess.run(
             [sys.executable, "-m", "fastcos.kernels.build", "fastcos/kernels", *tiers],
-            cwd=self.build_lib,  # Python imports fastcos from this folder.
+            cwd=self.build_lib,  # Python imports the fastcos that was just built in this folder.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             check=True,
         )

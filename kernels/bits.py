@@ -61,8 +61,9 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, ro
                     if is_cosine:
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
-                    # Items are visited by ascending number. If an item only ties with the k-th best
-                    # item so far, it has a higher number, and is therefore not among the best k.
+                    # Of two items with equal scores, the one with the lower number ranks first, and
+                    # items are visited by ascending number. An item that only ties with the k-th
+                    # best item so far is therefore not among the best k.
                     if score <= bounds[at] or item == self_rows[i]:
                         continue
                     best_scores[at, n_candidates[at]], best_rows[at, n_candidates[at]] = (

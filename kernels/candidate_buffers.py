@@ -41,9 +41,10 @@ from .simd.panel import (
     THRESHOLD,
 )
 
-# An unproved threshold is rounded up by this share of SLACK. After a task has proved a threshold,
-# ``lowered`` rounds the threshold down by the full SLACK before other tasks can read it. A shared
-# threshold therefore does not exceed the k-th best score, even after a task has rounded it up.
+# A threshold that this task has not proved is rounded up by this share of SLACK. After a task has
+# proved a threshold, ``lowered`` rounds the threshold down by the full SLACK before other tasks can
+# read it. A shared threshold therefore does not exceed the k-th best score, even after a task has
+# rounded it up.
 _ROUNDED_UP = np.float32(0.25)
 # If a block ends with at most this many candidates, all of them are scored. Choosing the best
 # candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
@@ -389,8 +390,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             if shared_threshold > results.thresholds[query]:
                 results.thresholds[query] = shared_threshold
         results.unproved[query] = -NEVER
-        # If the threshold of a query exceeds these proved thresholds, it is an estimate, or another
-        # task has found it.
+        # A threshold above both proved thresholds is either an estimate, or has been found by
+        # another task.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

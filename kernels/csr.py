@@ -57,8 +57,9 @@ def _all_valid(lo, hi, X, views, n_columns):
     for i in range(lo, hi):
         first, last = indptr[i] - start, indptr[i + 1] - start
         if first < last:
-            # If the columns of a row ascend, they all lie between the first and the last of them. A
-            # negative column is read as an unsigned number, which is larger than n_columns.
+            # If the column numbers of a row ascend, only the first and the last of them can be out
+            # of range. A negative column number, read as an unsigned number, is larger than
+            # n_columns.
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
             # The column numbers may decrease where a new row begins.

@@ -55,9 +55,9 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
             score_items(scoring, i, chunk, chunk_size, chunk_scores)
             for entry in range(chunk_size):
                 score = chunk_scores[entry]
-                # Candidates are visited by ascending row number. If a candidate only ties with the
-                # k-th best one so far, it has a higher number, and is therefore not among the best
-                # k.
+                # Of two candidates with equal scores, the one with the lower row number ranks
+                # first, and candidates are visited by ascending row number. A candidate that only
+                # ties with the k-th best candidate so far is therefore not among the best k.
                 if score <= bound:
                     continue
                 best_scores[count], best_rows[count] = score, chunk[entry]

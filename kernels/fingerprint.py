@@ -115,7 +115,7 @@ def _text(value):
         return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         return f"{getattr(value, '__module__', '')}.{value.__name__}"
-    # If the class of a constant is in this package, the constant is a placeholder for a module.
+    # A constant whose class is defined in this package is a placeholder for a module.
     if type(value).__module__.startswith(_PACKAGE):
         return type(value).__name__
     text = repr(value)

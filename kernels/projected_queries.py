@@ -96,8 +96,7 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
     codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest_products = np.empty((n, hi - lo), np.int32)
-    # The threshold of each query. Products of the query that are below this threshold may be
-    # missing.
+    # For each query, the threshold below which products of the query may be missing.
     dropped_below = np.empty(n, np.float32)
     dropped_below[:] = -NEVER
     buffers = empty_buffers(hi - lo, k)
@@ -196,9 +195,9 @@ def _search_other_panels(
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # The r-th best score rises with the number of searched items. Whenever the number of
-            # searched items has doubled, the threshold is raised. A higher threshold drops more
-            # slots.
+            # The threshold is the r-th largest of the best scores of the panels searched so far, so
+            # it rises as more panels are searched. It is computed again whenever the number of
+            # searched panels has doubled, because a higher threshold drops more slots.
             for i in range(n):
                 _raise_threshold(
                     i, lo, hi, settings.first_rank, items, codes, largest_products, buffers
@@ -217,7 +216,7 @@ def _search_other_panels(
                 )  # fmt: skip
                 n_tried += 1
         # If the queries are unlike the items, the upper bound of almost every slot reaches the
-        # threshold.
+        # threshold, and multiplying the full codes of whole panels is faster.
         is_costly |= n_tried >= PANELS_TRIED and projection_costs_more(n_hits, n_tried, n, items)
 
 

@@ -168,8 +168,9 @@ def _keep_positive(
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
-            # Items are visited by ascending number. If an item only ties with the k-th best item so
-            # far, it has a higher number, and is therefore not among the best k.
+            # Of two items with equal scores, the one with the lower number ranks first, and items
+            # are visited by ascending number. An item that only ties with the k-th best item so far
+            # is therefore not among the best k.
             if score < minimum or score <= threshold or not _passes_filters(self_row, excluded, j):
                 continue
             scores[count], columns[count] = score, j

@@ -7,8 +7,8 @@ from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 def emit_prefetch(builder, at, level=1):
     """Emit code that prefetches the cache line at `at` into the cache with the number `level`."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-    # Three arguments follow the address: 0 means reading, ``4 - level`` selects the cache (3 is the
-    # first-level cache), and 1 means that the address holds data, not instructions.
+    # LLVM numbers the caches in reverse, so ``4 - level`` is 3 for the first-level cache. The 0
+    # before it stands for reading, and the 1 after it stands for data (not instructions).
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 
