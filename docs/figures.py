@@ -158,7 +158,7 @@ def recall() -> Figure:
     names = {"faiss": "FAISS", "hnswlib-95": "hnswlib", "hnswlib-99": "hnswlib"}
     ax.axvline(1, color="black", linewidth=0.8, linestyle=":", zorder=0)
     ax.annotate("exact", (1, 2000), xytext=(6, 0), textcoords="offset points", fontsize=11)
-    # The settings of an approximate index lie on one curve.
+    # One curve connects the results of an approximate index under its different settings.
     graph = [(float(share), float(rate)) for name, rate, share in points if "hnswlib" in name]
     ax.plot(*zip(*graph, strict=True), color="#777777", linewidth=1, zorder=0)
     for name, rate, share in points:

@@ -302,7 +302,8 @@ def is_same_file(before: bytes | None, after: bytes | None) -> bool:
     definitions = before.split(b"\n\n\n"), after.split(b"\n\n\n")
     if len(definitions[0]) == len(definitions[1]):
         changed = [pair for pair in zip(*definitions, strict=True) if pair[0] != pair[1]]
-        # A definition was split inside a string that contains two blank lines.
+        # If a string contains two blank lines, the text is split inside the string. Its parts are
+        # not valid Python, so the whole files are compared below.
         with contextlib.suppress(SyntaxError):
             return all(is_same_code(ast.parse(one), ast.parse(other)) for one, other in changed)
     return is_same_code(ast.parse(before), ast.parse(after))

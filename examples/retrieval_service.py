@@ -295,7 +295,8 @@ def publish(
     its shop or its category.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # Unlike a folder of tempfile, this folder can be read by the user who runs the service.
+    # The user who runs the service must be able to read this folder. A folder that tempfile creates
+    # could be read only by its owner.
     version = folder / f"version-{uuid.uuid4().hex}"
     version.mkdir()
     index = fastcos.SimilarityIndex(measure, model=model).fit(items, ids, groups=groups)

@@ -275,8 +275,9 @@ class _DataSet:
         return best[0] == best[1]
 
 
-# The curves of a panel: for each form, its name and the number of its style. A rescaling has the
-# same colour as in the figure of the named rescalings (docs/figures/rescalings.png).
+# A panel shows one curve per form. For each form: its name in the legend, and the number of the
+# style of its curve. A rescaling has the same colour as in the figure of the named rescalings
+# (docs/figures/rescalings.png).
 _SHOWN = {
     "orthonormal": (r"Eq. 1, $D = S^{1/2}$ (orthonormal)", 0),
     "identity": (r"Eq. 1, $D = I$", 1),
@@ -348,7 +349,7 @@ class SensitivityDisplay:
 
         presets = list(dict.fromkeys(point.preset for point in self.points))
         n_columns = min(_N_COLUMNS, len(presets))
-        # The legend takes the place of the panel after the last one.
+        # The legend is drawn in the free place after the last panel.
         n_lines = len(presets) // n_columns + 1
         with figure_style():
             self.figure_ = Figure(

@@ -55,8 +55,8 @@ _EQUAL = {
 # Each value replaces the attribute ``needs`` of the measure, which names the data that the measure
 # requires.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# The attribute ``needs`` of a measure names the data that the measure requires. Two of its possible
-# values have names here, because the code below compares with them.
+# The attribute ``needs`` of a measure names the data that the measure requires. The code below
+# tests for two of the possible values, which therefore have names.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
 # The words with which the leaderboard describes required data to its readers.

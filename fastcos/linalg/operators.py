@@ -64,10 +64,9 @@ _NARROWEST_GROUP = 8
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
-# replaces the transposed blocks. The time that transposed blocks save depends on the number of
-# columns of X: for a Q with 64 columns, the product took 35% less time with transposed blocks than
-# without them if X had 84,432 columns, and 20% less time if X had 40,000 columns, but 90% more time
-# if X had 17,192 columns.
+# replaces the transposed blocks. Transposed blocks save time only if X has many columns. For a Q
+# with 64 columns, they reduced the time of the product by 35% if X had 84,432 columns, and by 20%
+# if X had 40,000 columns. If X had 17,192 columns, they increased the time by 90%.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.

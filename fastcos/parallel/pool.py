@@ -45,9 +45,9 @@ _MANY_BLOCKS = 10
 
 _inside = threading.local()
 
-# The function of the C library that returns the number of the CPU on which the calling thread runs,
-# on Linux. PyDLL is used instead of CDLL, because CDLL would release the interpreter's lock, which
-# would take longer than the call.
+# On Linux, the function of the C library that returns the number of the CPU on which the calling
+# thread runs; on other systems, None. PyDLL is used instead of CDLL, because CDLL would release the
+# interpreter's lock, which would take longer than the call.
 _getcpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
 
 

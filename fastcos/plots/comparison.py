@@ -33,8 +33,8 @@ _MAX_PIXELS = 1000
 # The width and height of a panel in inches. With this size, the letters in a figure with five
 # panels per row are nearly as large as the text on a page of the same width.
 _PANEL_INCHES = 1.6
-# The height of the titles above a row of panels, and the height of the bracket above the panels
-# together with its text, in inches.
+# The heights in inches of two parts of the figure: the titles above a row of panels, and the
+# bracket above the panels with its text.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # The vertical positions of the bracket and of its text. Both positions are measured from the bottom
 # of a panel, in multiples of the height of the panel.

@@ -361,7 +361,7 @@ class CostModel:
     # index, and the second number is for all other searches.
     seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
-    # The seconds for fitting a measure to the items, whatever their number.
+    # The seconds for fitting a measure to any number of items.
     seconds_per_fit: float = 2.0e-4
     # The seconds for waking the threads of the pool and merging their results.
     seconds_per_handover: float = 5.0e-5

@@ -389,8 +389,8 @@ class SimilarityIndex:
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
         # A prepared search must meet three conditions, which the module ``prepared`` lists.
-        # ``is_plain`` says whether the arguments meet the first condition, apart from ``allowed``
-        # and the ids. A prepared search is tried before the arguments are checked, because checking
+        # ``is_plain`` says whether the arguments other than ``allowed`` and the ids meet the first
+        # condition. A prepared search is tried before the arguments are checked, because checking
         # them takes longer than the search itself. If the caller has passed allowed_ids or
         # exclude_ids, the ids must first be converted to positions, so the prepared search is tried
         # further below.

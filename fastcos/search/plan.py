@@ -616,9 +616,10 @@ def _plan_packed(
     # packed rows are needed.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
-    # rows of every segment, even if the segment is small. A search that scans packed rows can be
-    # prepared. For a small segment, a prepared search saves more time than scoring every pair would
-    # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
+    # rows of every segment, even if the segment is small. A small segment could be searched faster
+    # by scoring every pair, but only a search that scans packed rows can be prepared, and preparing
+    # it saves more time. A search with a mask is an exception, because a mask may allow fewer than
+    # k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
     # allowed rows. Each query therefore finds k rows, as ``prepared`` requires. ``is_scanned``

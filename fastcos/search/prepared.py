@@ -54,7 +54,7 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 # An index remembers at most this many searches. For each of them, the index stores either launches
 # or the value _NOT_PREPARABLE.
 _MAX_STORED = 256
-# The launches of one search, one for each part of the index.
+# The launches of one search: each part of the index has one launch.
 _Launches = tuple[Launch, ...]
 # This value is stored for a search that cannot be prepared, so that _find_or_plan does not plan the
 # search again.

@@ -59,8 +59,9 @@ def search_own_rows(
     unproved = np.empty(n, np.float32)
     results = records.SearchResults(thresholds, ranking[1], ranking[0], unproved)
     state = _empty_state(n, k, n_panels, PANEL * items.words, plan.capacity)
-    # This array is writeable, because the array that ``tile_top_k`` receives is writeable. The
-    # functions that both kernels call are then compiled only once.
+    # This array is writeable, like the array that ``tile_top_k`` receives, so that the functions
+    # that both kernels call are compiled only once. They would be compiled a second time for a
+    # read-only array.
     batch = items.row_of_slot.astype(np.int64)
     rounds = range(grid.n_query_blocks - 1)
     stages = [self_join.FIRST, *rounds, self_join.LAST]

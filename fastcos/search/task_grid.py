@@ -166,8 +166,8 @@ def plan_query_blocks(
     """
     # The function ``tile_top_k.search_block`` allocates ``per_panel`` bytes for each panel of 32
     # queries, even if the panel is only partly filled. The function also allocates ``small`` or
-    # ``large`` bytes for each query. Its remaining buffers take less memory in total than the
-    # buffers of two queries.
+    # ``large`` bytes for each query. The remaining buffers of the function take less memory in
+    # total than the buffers of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)

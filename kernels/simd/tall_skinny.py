@@ -3,8 +3,8 @@
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
 
-# The size of a tile. To compute B'Z, a tile is this many columns of the basis B. To compute
-# Z + B C, a tile is this many rows of Z.
+# The size of a tile. When B'Z is computed, a tile consists of this many columns of the basis B.
+# When Z + B C is computed, a tile consists of this many rows of Z.
 TILE = 8
 
 # The number of columns of Z in a tile: a 512-bit register holds 16 float32 numbers.

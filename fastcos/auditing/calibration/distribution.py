@@ -11,8 +11,8 @@ from fastcos.auditing.calibration.tail import Tail
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# A calibration determines a threshold for each false-positive rate in RATES. For each query, it
-# stores how many scores of the query reach each threshold.
+# A calibration determines a threshold for each false-positive rate in RATES. For each query, the
+# calibration stores how many scores reach each threshold.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # If at least OBSERVED pairs are above a score, the p-value of the score is the observed share of
 # pairs above it. Otherwise, the tail model determines the p-value. If 100 independent pairs are
