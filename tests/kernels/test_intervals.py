@@ -44,7 +44,8 @@ def test_pair_indices_sum_contributions():
     _, x, y = pairs(2, 12, 5)
     y[6] = -2 * x[6]
     z, indices, parts = np.full(12, -7.0), np.full(12, -7.0), np.full((12, 5), -7.0)
-    intervals.pair_indices(4, 8, records.RowPairs(x, y, norms(x), norms(y)), z, indices, parts)
+    rows = records.RowPairs(*frozen(x, y, norms(x), norms(y)))
+    intervals.pair_indices(4, 8, rows, z, indices, parts)
     for untouched in (slice(0, 4), slice(8, 12)):
         assert (z[untouched] == -7).all()
         assert (indices[untouched] == -7).all()

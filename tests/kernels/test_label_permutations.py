@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastcos.kernels import label_permutations
+from tests.kernels.inputs import frozen
 
 
 def permuted_labels():
@@ -15,7 +16,7 @@ def test_count_same_counts_neighbours_of_the_label():
     rng, permuted = permuted_labels()
     lists = np.where(rng.random((6, 5)) < 0.2, -1, rng.integers(0, 14, (6, 5)))
     same, known = np.full((2, 4, 3), -7)
-    label_permutations.count_same(1, 3, permuted, lists, same, known)
+    label_permutations.count_same(1, 3, *frozen(permuted, lists), same, known)
     for r in (1, 2):
         codes = permuted[r]
         for label in range(3):
@@ -29,7 +30,7 @@ def test_sum_ranks_sums_pairs_of_one_label():
     rng, permuted = permuted_labels()
     ranks = rng.integers(0, 30, (14, 14)).astype(np.int16)
     sums = np.full((4, 3), -7)
-    label_permutations.sum_ranks(1, 3, permuted, ranks, sums)
+    label_permutations.sum_ranks(1, 3, *frozen(permuted, ranks), sums)
     for r in (1, 2):
         for label in range(3):
             of = permuted[r] == label

@@ -59,10 +59,10 @@ def test_recommend_by_items_equals_dictionary(k):
     seen = random.random((9, p)) < 0.3
     seen[0] = True
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
-    indices = np.flatnonzero(seen.ravel()) % p
+    indices = (np.flatnonzero(seen.ravel()) % p).astype(np.int32)
     best = parallel.unfilled((9, k), np.int64)
-    items_of_users = records.Csr(indptr, indices, None)
-    knn_vote.recommend_by_items(0, 9, items_of_users, neighbors, weights, best)
+    items_of_users = records.Csr(*frozen(indptr, indices), None)
+    knn_vote.recommend_by_items(0, 9, items_of_users, *frozen(neighbors, weights), best)
     for u in range(9):
         votes = dict.fromkeys(range(p), 0.0)
         for item in np.flatnonzero(seen[u]):
@@ -89,10 +89,11 @@ def test_recommend_by_users_equals_dictionary(k):
     neighbors[1, 2:] = -1
     weights = np.array([8.0, 4.0, 2.0, 1.0])
     indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
-    indices = np.flatnonzero(seen.ravel()) % p
+    indices = (np.flatnonzero(seen.ravel()) % p).astype(np.int32)
     best = parallel.unfilled((3, k), np.int64)
-    items_of_users = records.Csr(indptr, indices, None)
-    knn_vote.recommend_by_users(0, 3, users, neighbors, weights, items_of_users, p, best)
+    items_of_users = records.Csr(*frozen(indptr, indices), None)
+    inputs = (*frozen(users, neighbors, weights), items_of_users)
+    knn_vote.recommend_by_users(0, 3, *inputs, p, best)
     for q, user in enumerate(users):
         votes = dict.fromkeys(range(p), 0.0)
         for weight, other in zip(weights, neighbors[q], strict=True):

@@ -6,7 +6,7 @@ import scipy.stats
 
 from fastcos import parallel
 from fastcos.kernels import pair_scores, records, row_transforms
-from tests.kernels.inputs import frozen
+from tests.kernels.inputs import frozen, frozen_rows
 from tests.oracles import measures as oracles
 
 SHAPES = [(1, 1, 1), (3, 5, 2), (4, 7, 7), (9, 33, 12), (23, 16, 17)]
@@ -77,7 +77,7 @@ def test_list_scores_equal_numpy():
     }
     for metric_type, truth in truths.items():
         scoring = records.PairScoring(
-            metric_type, records.rows_of(Q), q, records.rows_of(B), b, offsets
+            metric_type, frozen_rows(Q), *frozen(q), frozen_rows(B), *frozen(b, offsets)
         )
         cut(row_transforms.list_scores, 7, scoring, columns, scores)
         np.testing.assert_allclose(scores, np.take_along_axis(truth, columns, axis=1), rtol=1e-12)
