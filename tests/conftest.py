@@ -30,6 +30,16 @@ sys.dont_write_bytecode = False
 FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    gc.disable()  # Imports and the collection of the tests create no garbage.
+    try:
+        return (yield)
+    finally:
+        gc.freeze()  # Garbage collections then skip the objects of all collected tests.
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config, items):
     places = [config.rootpath / name for name in FIRST]
 
@@ -38,7 +48,6 @@ def pytest_collection_modifyitems(config, items):
         return next((n for n, path in enumerate(places) if file.is_relative_to(path)), len(FIRST))
 
     items.sort(key=lambda item: place(item.path))
-    gc.freeze()  # Garbage collections then skip the objects of all collected tests.
 
 
 @pytest.fixture(autouse=True)
