@@ -1,8 +1,18 @@
-"""For the tests of the commands: figures are laid out, but their shapes are not written."""
+"""For the tests of the commands: figures are laid out once, but their shapes are not written."""
 
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
+
+from fastcos.plots.html import svg
+
+draw_drawing = svg._svg
+
+
+def draw_wide(display, width, height, label, kind):
+    """Replace svg._svg: lay out the wide drawing of a figure, and return no narrow drawing."""
+    return draw_drawing(display, width, height, label, kind) if kind == "wide" else Markup("")
 
 
 def write_empty(canvas, file, **options):
@@ -15,7 +25,10 @@ def write_empty(canvas, file, **options):
 def figures_without_shapes(monkeypatch):
     """Leave figures empty, because drawing them takes most of the time of a command.
 
+    For the same reason, a figure of a page is laid out at one of its two widths.
+
     The tests in tests/plots draw figures, and so do module-wide fixtures such as `audited` in
     test_audit.py.
     """
     monkeypatch.setattr("matplotlib.backends.backend_svg.FigureCanvasSVG.print_svg", write_empty)
+    monkeypatch.setattr("fastcos.plots.html.svg._svg", draw_wide)
