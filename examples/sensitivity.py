@@ -40,8 +40,8 @@ PAPER_RANK = 50
 # Factors by which λ is multiplied. The λ of Eq. 1 is the λ of the paper times one of these factors;
 # the λ of Eq. 2 is multiplied by the square root of this factor.
 STRENGTHS = (0.01, 1.0, 100.0)
-# The paper uses λ = 10,000 in Eq. 1 for 20,000 users. λ is proportional to the number of users,
-# because the entries of X'X are proportional to the number of users.
+# The paper uses λ = 10,000 in Eq. 1 for 20,000 users. For other numbers of users, λ must grow in
+# proportion to the number of users, as the entries of X'X do.
 REGULARIZATION_PER_USER = 0.5
 # RESCALINGS contains the named rescalings of Eq. 1. FORMS contains these rescalings and two other
 # similarities that are computed from the same SVD.

@@ -183,8 +183,9 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores,
 @kernel
 def empty_buffers(n_panels, k):
     """Return Buffers for a range of n_panels panels and k neighbours."""
-    # Arrays of one type are parts of one allocation, because a separate allocation of each array
-    # would take 4 % of the time of a search for one query among 1,000 rows of 64 columns.
+    # Arrays of the same type share one allocation. If each array were allocated separately, the
+    # allocations would take 4 % of the time of a search for one query among 1,000 rows of 64
+    # columns.
     capacity = 2 * k + _CHUNK
     integers, floats = np.empty(_CHUNK + capacity, np.int64), np.empty(_CHUNK + 2 * capacity)
     return Buffers(

@@ -13,8 +13,8 @@ from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
 # The prefetch distance: while one row is scored, the row this many rows later is prefetched. For
-# 30,000 rows of 384 columns, scoring a pair takes 100 ns with a prefetch distance of 16 or 32 rows,
-# and 160 ns with a prefetch distance of 4 rows.
+# 30,000 rows of 384 columns, scoring a pair takes 100 ns with a prefetch distance of 16 or 32 rows.
+# It takes 160 ns with a prefetch distance of 4 rows.
 _AHEAD = 16
 # The number of input rows that are multiplied by the matrix `root` at the same time. Each row of
 # `root` is loaded only once for all of these input rows.

@@ -23,9 +23,9 @@ def configuration():
     The result is an array (64,) uint8 in the format that the AMX instruction ldtilecfg reads.
     """
     content = np.zeros(64, np.uint8)
-    # Byte 0 is the number of the palette; palette 1 has 8 tile registers. Byte 16 starts an array
-    # with the number of bytes per row of each tile (uint16), and byte 48 starts an array with the
-    # number of rows of each tile (uint8).
+    # Byte 0 is the number of the palette; palette 1 has 8 tile registers. An array that starts at
+    # byte 16 contains, for each tile, the number of bytes per row (uint16). An array that starts at
+    # byte 48 contains, for each tile, the number of rows (uint8).
     content[0] = 1
     content[16:32:2], content[48:56] = 64, 16
     return content

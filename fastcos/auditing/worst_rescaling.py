@@ -56,10 +56,10 @@ _FLIPPED_TOGETHER = 3
 # considers only items whose gap is at most _SEARCH_GAP times this logarithm. With a _SEARCH_GAP of
 # 0.6, the search in a small model would miss some of the edges that a map can remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
-# The first starting points are computed from the gradient of a smoothed number of removed edges,
-# because the exact number is a step function without a useful gradient. _WIDTHS contains one width
-# of the smoothing for each of the first starting points. The widths are in units of the largest
-# change of a score that a map can cause.
+# The number of removed edges is a step function without a useful gradient. The first starting
+# points are therefore computed from the gradient of a smoothed number. For each of these starting
+# points, _WIDTHS contains one width of the smoothing. The widths are in units of the largest change
+# of a score that a map can cause.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step of the search uses the next
 # width, and starts from the gradient at the map that the previous step found.
@@ -334,9 +334,9 @@ class MapSearch:
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
         # The derivative with respect to the metric M is a sum over all pairs of rows x and y. Each
-        # term is a product of two factors: the derivative of the smoothed count with respect to
-        # the cosine of x and y, and the derivative of the cosine x'My / sqrt(x'Mx y'My) with
-        # respect to M.
+        # term is a product of two derivatives. The first is the derivative of the smoothed count
+        # with respect to the cosine of x and y. The second is the derivative of this cosine,
+        # x'My / sqrt(x'Mx y'My), with respect to M.
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))

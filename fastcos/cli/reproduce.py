@@ -34,8 +34,8 @@ examples:
     --label-column cluster
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
-# The λ of Eq. 1 in the paper is 10,000 for 20,000 users. λ is proportional to the number of users,
-# because the entries of X'X are proportional to the number of users.
+# The λ of Eq. 1 in the paper is 10,000 for 20,000 users. For other numbers of users, λ must grow in
+# proportion to the number of users, as the entries of X'X do.
 REGULARIZATION_PER_USER = 0.5
 
 

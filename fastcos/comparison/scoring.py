@@ -19,8 +19,8 @@ BLOCK = 2**21
 # A measure that implements UpperBounded allocates about ARRAYS_OF_PAIRS arrays, each of them as
 # large as the array of the raw scores.
 ARRAYS_OF_PAIRS = 8
-# If the items are on disk and do not fit into POOL_SHARE of the working memory, a block of items
-# takes POOL_SHARE, and the raw scores take SCORES_SHARE of the working memory.
+# If the items are on disk and would take more than POOL_SHARE of the working memory, they are read
+# in blocks of this size. The raw scores then take SCORES_SHARE of the working memory.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
 # Bytes of memory per entry of an item that is read from disk to be scored. Memory holds four copies

@@ -56,8 +56,8 @@ STREAMED_BYTES = 1 << 26
 _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
-# piece. On an Intel CPU, cutting A into pieces of 1 MiB made the product 1.7 times as fast as with
-# an uncut A if an average row of X had 20 non-zeros per piece. If an average row had only 7
+# piece. On an Intel CPU, we compared pieces of 1 MiB with an uncut A. Cutting A made the product
+# 1.7 times as fast if an average row of X had 20 non-zeros per piece. If an average row had only 7
 # non-zeros per piece, cutting A made the product take 1.4 times as long. On an AMD CPU (Zen 5),
 # cutting A into five pieces doubled the time of a product whose X had 20,000 columns and 60
 # non-zeros per row.

@@ -32,7 +32,7 @@ _RANK_TOLERANCE = 1e-7
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
 # _INDEPENDENT. A unit vector counts as a linear combination of other vectors if the square of its
-# distance from their span is at most _REPEATED, which is as large as a few thousand rounding
+# distance from their span is at most _REPEATED. This limit is as large as a few thousand rounding
 # errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. The iteration cannot

@@ -30,6 +30,7 @@ class CostModel:
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
+
     # If a segment has fewer rows than this, searching it by tiles is no faster than computing the
     # float64 score of every pair.
     min_rows_for_tiles: int = 4 * PANEL
@@ -71,7 +72,8 @@ class CostModel:
     # would take longer than it saves.
     min_average_copies: float = 2.0
 
-    # --- Groups of items, of which each query searches one ----------------------------------------
+    # --- Groups of items; each query searches one group -------------------------------------------
+
     # A group is searched as a segment of its own if its rows have at least this many entries in
     # total. All threads can share the rows of a segment, and wide rows can be projected, but the
     # overhead is about 0.3 ms per group.
@@ -87,6 +89,7 @@ class CostModel:
     min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
+
     # A search with at most this many queries is a single launch: the compiled kernel performs all
     # steps of the search. If there are fewer panels of queries than threads, the threads divide the
     # rows among themselves; otherwise, they divide the queries.
@@ -165,6 +168,7 @@ class CostModel:
     max_unchecked_bytes: int = 1 << 22
 
     # --- Candidates and the first threshold ------------------------------------------------------
+
     # The buffer of a query holds candidates. Its capacity is the lowest power of two that exceeds
     # candidates_per_neighbor * k + candidates_besides, but at least min_capacity. Buffers of this
     # size are rarely full before the end of the search. If the working memory is too small for
@@ -177,8 +181,8 @@ class CostModel:
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
     # threshold is the score that has a certain rank among these best scores. Let N be the number of
     # rows in the sample that are among the k best of all rows. The rank of the first threshold is
-    # the expected value of N plus threshold_deviations standard deviations of N, so that the first
-    # threshold is too high for only one query in a hundred. If the first threshold of a query is
+    # the expected value of N plus threshold_deviations standard deviations of N. A first threshold
+    # of this rank is too high for only one query in a hundred. If the first threshold of a query is
     # too high, the next step depends on the search. A search that compares blocks of queries
     # repeats the whole search of this query. If a search compares queries one by one, the kernel
     # corrects the first threshold itself, so the search is not repeated (``task_grid.guess_rank``).
@@ -196,6 +200,7 @@ class CostModel:
     rank_margin_of_all: float = 4.5
 
     # --- The projection: short codes along the leading principal axes ----------------------------
+
     # A projection stores for each row a second, shorter code: the coordinates of the row along a
     # few principal axes of the rows. The short codes rule out most rows, so that full codes are
     # compared with the query only for the remaining rows.
@@ -256,6 +261,7 @@ class CostModel:
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
+
     # A batch of queries in memory has at least this many queries, so that every thread has work.
     min_batch_queries: int = 1024
     # The share of the working memory that the queries of a batch, their encoded rows and their
@@ -297,6 +303,7 @@ class CostModel:
     numpy_bytes_per_candidate: int = 96
 
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
+
     # For each query, the measure first scores k candidates and this many additional candidates.
     extra_candidates: int = 14
     # If the first candidates of a query do not suffice, all items with a sufficiently high bound
@@ -311,6 +318,7 @@ class CostModel:
     refined_queries: int = 1024
 
     # --- Rates by which the time of a search is estimated ----------------------------------------
+
     # The number of bytes that one thread can read from memory per second.
     bytes_per_second_of_thread: float = 1.6e10
     # The number of bytes that all threads together can read from memory per second.

@@ -305,8 +305,8 @@ def explain_groups(
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
     # Groups that are not small are searched in one of two ways. Each tuple describes one of these
-    # ways by three values: a mask of the groups that are searched in this way, the number of
-    # threads per group, and the number of groups that are searched at once.
+    # ways. It contains a mask of the groups that are searched in this way, the number of threads
+    # per group, and the number of groups that are searched at once.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),

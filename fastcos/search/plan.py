@@ -764,8 +764,8 @@ def _plan_self_join(
     n_blocks = 2 * machine.n_threads * max(1, rounded)
     panels_per_block = -(-n_panels // n_blocks)
     capacity = capacity_of_join(k, costs)
-    # ``of_state`` is the number of bytes of the state of one row, and ``of_task`` is the number of
-    # bytes that a task allocates for one row of its block (``kernels.self_join``).
+    # ``of_state`` is the number of bytes that the state of one row takes. ``of_task`` is the number
+    # of bytes that a task allocates for each row of its block (``kernels.self_join``).
     of_state = 8 * capacity + 16 * k + 4 * layout.words + 64
     of_task = 4 * layout.words + 4 * sample.rank + 64
     buffers = n_panels * PANEL * of_state + machine.n_threads * (

@@ -18,8 +18,8 @@ Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 LARGEST_INT32 = 2**31 - 1
 # The number of non-zeros in one block when a kernel reads all non-zeros.
 _NNZ_PER_PASS = 1 << 20
-# This many values are examined first. If they show that not all values are 1, or that not all
-# values are whole numbers, the remaining values are not examined.
+# To find out whether all values are 1, or whether all are whole numbers, this many values are
+# examined first. If they already give the answer "no", the remaining values are not examined.
 _FIRST_VALUES = 4096
 # columns_by_length does not distinguish columns that have at least this many non-zeros.
 _MAX_SORTED_LENGTH = 2**16 - 1

@@ -24,10 +24,10 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # If a model is trained to convergence twice, with two random seeds, the two results differ by a
 # rescaling whose condition number is about 1.2 (docs/explanation/scale_of_dimensions.md). The
 # certified share at a condition number c is the share of neighbours that are certified to survive
-# all rescalings whose condition number is at most c. Among the nine embeddings in
-# docs/howto/audit.md, the certified shares differ most at a condition number of 1.2, where they
-# range from 4 % for isotropic noise to 76 % for a model of Eq. 2 of the paper. At a condition
-# number of 2, only one of these nine embeddings has a certified share above 20 %.
+# all rescalings whose condition number is at most c. At a condition number of 1.2, the certified
+# shares of the nine embeddings in docs/howto/audit.md differ most: they range from 4 % for
+# isotropic noise to 76 % for a model of Eq. 2 of the paper. At a condition number of 2, only one of
+# these nine embeddings has a certified share above 20 %.
 CONDITION = 1.2
 # The largest condition number that is accepted. The weights of the dimensions in a cosine can be as
 # large as the square of the condition number. For weights above 1e30, float64 sums would not be

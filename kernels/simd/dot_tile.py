@@ -10,10 +10,11 @@ ROWS = 6
 # The number of columns in a tile, and also in a packed panel.
 COLUMNS = 32
 
-# The number of columns whose sums stay in registers. 6 x 32 sums fill 24 of the 32 registers of
-# AVX-512, and 6 x 8 sums fill 12 of the 16 registers of AVX2. The width depends on cpu_features and
-# not on supported_isas, because supported_isas asks Linux for permission to use the tile registers.
-# This permission changes the whole process, so the import of a module must not ask for it.
+# The number of columns whose sums stay in registers. With AVX-512, 6 x 32 sums fill 24 of the 32
+# registers. With AVX2, 6 x 8 sums fill 12 of the 16 registers. The width depends on cpu_features
+# and not on supported_isas, because supported_isas asks Linux for permission to use the tile
+# registers. This permission changes the whole process, so the import of a module must not ask for
+# it.
 WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
 # The number of float64 numbers in one vector of the IR; a vector has 512 bits.
 LANES = 8
