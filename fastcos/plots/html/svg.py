@@ -13,7 +13,7 @@ from fastcos.reports import Figure
 
 # Every figure is drawn at two widths, which are in CSS pixels. The page shows the drawing that fits
 # the width of the screen, so that the size of the text is the same on every screen.
-_WIDTHS = {"wide": 700, "narrow": 340}
+WIDTHS = {"wide": 700, "narrow": 340}
 _PIXELS_PER_INCH = 96
 # Colours of a figure, and the variables of the page that replace these colours. The variables have
 # different values on a light page and on a dark page.
@@ -41,8 +41,8 @@ def draw(figure: Figure) -> Markup:
     """Return a wide and a narrow SVG drawing of a figure, with a label for screen readers."""
     display = _DISPLAYS[figure.name](figure.record)
     height, label = figure.height, figure.label
-    drawings = [_svg(display, width, height, label, kind) for kind, width in _WIDTHS.items()]
-    return Markup('<div class="chart">{}{}</div>').format(*drawings)
+    drawings = [_svg(display, width, height, label, kind) for kind, width in WIDTHS.items()]
+    return Markup('<div class="chart">{}</div>').format(Markup("").join(drawings))
 
 
 def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Markup:
