@@ -78,7 +78,8 @@ def test_matmul_validates_a_matrix_on_the_way(X, rng, kernels, dtype):
 @pytest.mark.skipif(buffer_pool.MADV_FREE is None, reason="no memory is reused")
 def test_matmul_streams_into_a_freed_buffer(rng):
     n = 2**18
-    X = sp.random_array((n, P), density=0.1, rng=rng, format="csr", dtype=np.float32)
+    X = sp.random_array((2**10, P), density=0.1, rng=rng, format="csr", dtype=np.float32)
+    X = sp.vstack([X] * 2**8, format="csr")
     A = rng.standard_normal((P, 64)).astype(np.float32)
     buffer_pool.release()
     Y, is_streamed = operators.product_memory(n, A)
