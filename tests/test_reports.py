@@ -169,9 +169,9 @@ def test_neighbors_have_the_same_columns_in_every_library(library):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ({"ids": ["a", "b"]}, r"^ids must be of at least 3 ids, got shape \(2,\)$"),
-        ({"query_ids": ["a"]}, r"^query_ids must be of at least 2 ids, got shape \(1,\)$"),
-        ({"ids": 5}, r"^ids must be of at least 3 ids, got shape \(\)$"),
+        ({"ids": ["a", "b"]}, r"^ids must have at least 3 ids, got shape \(2,\)$"),
+        ({"query_ids": ["a"]}, r"^query_ids must have at least 2 ids, got shape \(1,\)$"),
+        ({"ids": 5}, r"^ids must have at least 3 ids, got shape \(\)$"),
     ],
 )
 def test_neighbors_to_pandas_refuses_too_few_ids(arguments, line):
