@@ -106,7 +106,8 @@ def faults(report, truth, told):
         wrong.append("the report does not object although the factors are not balanced")
     if "therefore depends on the initialisation" in text and (forms or told != "not both"):
         wrong.append("the report says that the scale depends on the initialisation")
-    if "The algorithm chose this scale" in text and (not is_balanced or told != "not both"):
+    names_algorithm = "The algorithm, not the loss, chose this scale" in text
+    if names_algorithm and (not is_balanced or told != "not both"):
         wrong.append("the report says that the algorithm chose the scale")
     return wrong
 

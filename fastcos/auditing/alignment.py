@@ -124,8 +124,8 @@ class Alignment(Record):
             before = f" ({self.self_match_rate_before:.1%} before the alignment)"
         return (
             f"For {self.self_match_rate:.1%} of the shared items, the new vector that is nearest "
-            f"to the old vector belongs to the same item{before}; the relative residual is "
-            f"{self.residual:.2g}."
+            f"to the old vector belongs to the same item{before}; the relative residual "
+            f"of the alignment is {self.residual:.2g}."
         )
 
     def sections(self) -> tuple[Section]:
@@ -136,10 +136,10 @@ class Alignment(Record):
             "items only in the old version": self.n_removed,
             "residual after the rotation": self.residual,
             "median cosine of an item with its old vector": float(np.median(self.self_cosines)),
-            "share of old vectors whose nearest new vector is of the same item": (
+            "share of old vectors whose nearest new vector belongs to the same item": (
                 self.self_match_rate
             ),
-            "share of such old vectors before the alignment": self.self_match_rate_before,
+            "the same share, before the alignment": self.self_match_rate_before,
             "items that moved much more than most items": len(self.moved),
             "stored vectors of the old version remain valid": (
                 "yes" if self.old_vectors_valid else "no"
@@ -353,8 +353,10 @@ def _match(
                 and len(users) == len(old_items)
             )
             rule = f"have as many rows as old_items ({len(old_items)}) if no ids are given"
-            hint = "; users and items of one version are swapped" if swapped else ""
-            raise ValueError(f"items must {rule}, got {len(items)}{hint or '; give ids, old_ids'}")
+            hint = "; the users and the items of one version seem to be swapped" if swapped else ""
+            raise ValueError(
+                f"items must {rule}, got {len(items)}{hint or '; pass ids and old_ids'}"
+            )
         all_rows = np.arange(len(items))
         return all_rows, all_rows
     new_ids = as_ids("ids", ids, len(items))
@@ -364,7 +366,7 @@ def _match(
         raise ValueError(f"ids and old_ids must both be text or both be numbers, got {kinds}")
     _, rows, old_rows = np.intersect1d(new_ids, previous_ids, return_indices=True)
     if not len(rows):
-        rule = f"share items with old_ids (such as {previous_ids[0]!r})"
+        rule = f"contain at least one of the old_ids (such as {previous_ids[0]!r})"
         raise ValueError(f"ids must {rule}, got only other ids (such as {new_ids[0]!r})")
     order = np.argsort(rows)
     return rows[order].astype(np.int64), old_rows[order].astype(np.int64)

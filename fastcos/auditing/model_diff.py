@@ -130,12 +130,16 @@ class ModelDiff(Record):
             (name, Estimate(share, error)) for name, share, error in rows if share is not None
         ]
         title = (
-            f"Share of the {self.k} nearest neighbours that the old version also lists, as a mean "
+            f"Share of the {self.k} nearest neighbours that the old version also lists; mean "
             f"over {self.n_listed:,} items"
         )
         facts = {
-            "share of the new items that is a linear image of the old items": self.explained_new,
-            "share of the old items that is a linear image of the new items": self.explained_old,
+            "share of the new items that a linear map of the old items explains": (
+                self.explained_new
+            ),
+            "share of the old items that a linear map of the new items explains": (
+                self.explained_old
+            ),
             "condition of the linear map from the old to the new items": self.condition,
             "relative change of the predictions": self.prediction_change,
         }

@@ -25,8 +25,8 @@ from fastcos.validation import Floats
 MAX_BARS = 64
 # If training has determined the rescaling D, a sentence of the verdict ends with this clause.
 _NOT_FREE = (
-    "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
-    "they are arbitrary."
+    "this report shows how sensitive the neighbours are to the scale of the dimensions, but it "
+    "does not show that the neighbours are arbitrary."
 )
 # Each key is the name of a form in which users and items have the same Gram matrix. Each value
 # contains two texts: a description of the form, and the kinds of training without weight decay
@@ -38,11 +38,13 @@ _BALANCED_FORMS = {
         "descent",
     ),
     BALANCED_BY_COUNTS: (
-        "users and items have the same Gram matrix if each row is weighted by its interactions",
+        "users and items have the same Gram matrix if each row is weighted by its number of "
+        "interactions",
         "many epochs of stochastic gradient descent",
     ),
     NOISE_BALANCED: (
-        "the gradient noise and the weight decay of users and items balance",
+        "users and items have the same Gram matrix if each row is weighted by its gradient noise "
+        "and its weight decay",
         "many epochs of stochastic gradient descent",
     ),
 }
@@ -200,21 +202,18 @@ class Audit(Record):
                 "a rescaling that was not tried may replace more."
             )
         if self.trained_on == "cosine":
-            premise = (
-                "The model was trained on the cosine, so training chose the scale of the "
-                "dimensions and the cosine is not arbitrary"
-            )
+            premise = "The cosine is not arbitrary, because the model was trained on the cosine"
         elif self.condition_to_balance is None:
             premise = (
-                "If training has converged, weight decay on users and items chose the scale of the "
-                "dimensions, and the cosine is then not arbitrary"
+                "If training has converged, the cosine is not arbitrary, because weight decay on "
+                "users and items chose the scale of the dimensions"
             )
         else:
             premise = (
-                "Weight decay on users and items chose the scale of the dimensions, and the "
-                "factors confirm this: the cosine is not arbitrary"
+                "The cosine is not arbitrary, because weight decay on users and items chose the "
+                "scale of the dimensions, as the factors confirm"
             )
-        return f"{premise}, but one {rescaling} would replace {replaced:.0%} of the neighbours."
+        return f"{premise}; still, one {rescaling} would replace {replaced:.0%} of the neighbours."
 
     @property
     def condition_to_balance(self) -> float | None:
@@ -314,8 +313,8 @@ class Audit(Record):
                 "Without the users, the audit cannot check that training has converged to this "
                 "scale"
                 if self.condition_to_balance is None
-                else "The Gram matrices of users and items are equal up to a condition of "
-                f"{self.condition_to_balance:.2f}"
+                else "A map whose condition is only "
+                f"{self.condition_to_balance:.2f} makes the Gram matrices of users and items equal"
             )
             return (
                 "The model was trained with weight decay on users and items, which chooses the "
@@ -331,21 +330,21 @@ class Audit(Record):
         if self.trained_on == "dot":
             premise = (
                 "The model was trained on dot products of users and items. These products stay the "
-                "same if a rescaling, or any other invertible map, is applied to the items and its "
-                "inverse to the users."
+                "same if an invertible linear map, such as a rescaling, is applied to the items, "
+                "and its transposed inverse to the users."
             )
         elif self.trained_on == RANKING:
             premise = (
                 "The model was trained on differences between the dot products of a user and two "
-                "items. These differences stay the same if a rescaling, or any other invertible "
-                "map, is applied to the items and its inverse to the users. They also stay the "
-                "same if one vector is added to all items."
+                "items. These differences stay the same if an invertible linear map, such as a "
+                "rescaling, is applied to the items, and its transposed inverse to the users. The "
+                "differences also stay the same if one vector is added to all items."
             )
         else:
             premise = (
                 "If the predictions are dot products of items with users or contexts, they stay "
-                "the same if a rescaling, or any other invertible map, is applied to the items and "
-                "its inverse to the users or contexts."
+                "the same if an invertible linear map, such as a rescaling, is applied to the "
+                "items, and its transposed inverse to the users or contexts."
             )
         return f"{premise} {self._origin()}".rstrip()
 
@@ -364,10 +363,11 @@ class Audit(Record):
         )
         return (
             "When training converges, weight decay on users and items gives them the same Gram "
-            f"matrix, but {distance}. Either training has not converged, or the weight decay was "
-            "weighted by row, or it was weak compared with the noise of the gradients, or it acted "
-            "on weights other than the audited vectors. Until you know which of these four "
-            "explanations is true, treat the scale of the dimensions as arbitrary."
+            f"matrix, but {distance}. There are four possible explanations: training has not "
+            "converged; the weight decay was weighted by row; the weight decay was weak compared "
+            "with the noise of the gradients; or the weight decay acted on weights other than the "
+            "audited vectors. Until you know which of these explanations is true, treat the scale "
+            "of the dimensions as arbitrary."
         )
 
     def _origin(self) -> str:
@@ -378,8 +378,8 @@ class Audit(Record):
             form, trainings = _BALANCED_FORMS[self.parametrization]
             if decay_is_known:
                 sentences.append(
-                    f"But {form}, as after {trainings}. The algorithm chose this scale of the "
-                    "dimensions, not the loss, so another initialisation, another optimiser or "
+                    f"But {form}, as after {trainings}. The algorithm, not the loss, chose this "
+                    "scale of the dimensions, so another initialisation, another optimiser or "
                     "another number of epochs may lead to another scale."
                 )
             else:
@@ -402,10 +402,11 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "If the loss had weight decay on users and items, then either training has not "
-                    "converged, or the weight decay was weighted by row, or it was weak compared "
-                    "with the noise of the gradients: the map from these factors to factors with "
-                    f"equal Gram matrices has a condition of {self.condition_to_balance:.3g}."
+                    "The map from these factors to factors with equal Gram matrices has a "
+                    f"condition of {self.condition_to_balance:.3g}. If the loss had weight decay "
+                    "on users and items, there are therefore three possible explanations: training "
+                    "has not converged; the weight decay was weighted by row; or the weight decay "
+                    "was weak compared with the noise of the gradients."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
@@ -477,9 +478,9 @@ class Audit(Record):
         recovery = self.label_recovery
         if recovery is not None and recovery.high - recovery.low > 0.1:
             advice.append(
-                "Use outside information to choose the rescaling D: depending on D alone, the AUC "
-                "with which the cosines recover the labels lies between "
-                f"{recovery.low:.2f} and {recovery.high:.2f}."
+                "Use outside information to choose the rescaling D: the AUC with which the "
+                f"cosines recover the labels lies between {recovery.low:.2f} and "
+                f"{recovery.high:.2f}, depending on D."
             )
         return tuple(advice)
 
@@ -547,9 +548,9 @@ class Audit(Record):
         )
 
     def _robustness(self) -> Section:
-        label = "Share of neighbours that survive every rescaling, by condition: " + "; ".join(
-            f"at {p.condition:g} between {p.certified:.0%} and {p.unbroken:.0%}, under the worst "
-            f"single rescaling {p.worst_rescaling:.0%}"
+        label = "Share of neighbours that survive every rescaling: " + "; ".join(
+            f"at condition {p.condition:g} between {p.certified:.0%} and {p.unbroken:.0%}, and "
+            f"{p.worst_rescaling:.0%} under the worst single rescaling"
             for p in self.robustness
         )
         header = (
@@ -567,9 +568,9 @@ class Audit(Record):
         return Section(
             "How much rescaling do the neighbours survive?",
             (
-                "The shaded band contains the share of neighbours that no rescaling D removes. A "
-                "single D that acts on all items removes fewer neighbours. The vertical line marks "
-                f"condition {self.condition:g}.",
+                "The share of neighbours that no rescaling D removes lies within the shaded band. "
+                "One D for all items removes fewer neighbours than the worst D for each neighbour. "
+                f"The vertical line marks condition {self.condition:g}.",
                 "D multiplies the latent dimensions of the users and divides those of the items, "
                 "so dot products do not change but cosines do. The condition of D is its largest "
                 "factor divided by its smallest factor.",
@@ -582,10 +583,10 @@ class Audit(Record):
             ),
             [Table(title, header, rows)],
             figures=[Figure("robustness", self, 360, label)],
-            verdict=f"{self.at_condition.certified:.0%} to {self.at_condition.unbroken:.0%} of the "
-            f"neighbours survive every rescaling D of condition {self.condition:g}; "
-            f"{self.at_condition.worst_rescaling:.0%} of the neighbours survive the worst single D "
-            "that the search found.",
+            verdict=f"Between {self.at_condition.certified:.0%} and "
+            f"{self.at_condition.unbroken:.0%} of the neighbours survive every rescaling D of "
+            f"condition {self.condition:g}; {self.at_condition.worst_rescaling:.0%} of the "
+            "neighbours survive the worst single D that the search found.",
         )
 
     def _dimensions(self) -> Section:
@@ -605,7 +606,8 @@ class Audit(Record):
                 f"Dimensions are counted from 0{hidden}. The dashed line marks the share that each "
                 "dimension would have if all shares were equal.",
                 "The sensitivity index lies between 0 and 1: a rescaling of condition κ moves "
-                "Fisher's z of a neighbour's cosine by at most about ln κ times the index.",
+                "Fisher's z of a neighbour's cosine (the inverse hyperbolic tangent of the cosine) "
+                "by at most about ln κ times the index.",
             ),
             [
                 Table(
@@ -684,7 +686,8 @@ def _describe_form(variant: VariantScores) -> str:
     distance = (
         ""
         if variant.condition is None
-        else f"a linear map of condition {variant.condition:.2g} converts the audited items to it; "
+        else f"a linear map of condition {variant.condition:.2g} converts the audited items to "
+        "this form; "
     )
     return (
         f"{variant.name.replace('_', ' ')} ({distance}the Jaccard index between its neighbours and "

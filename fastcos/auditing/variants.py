@@ -58,7 +58,7 @@ _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
         "users and items have the same Gram matrix if each row is weighted by its number of "
         "interactions, as after training with the weight decay of ALS-WR, or after long training "
-        "by SGD with equal gradient noise"
+        "by SGD in which all interactions have equal gradient noise"
     ),
     NOISE_BALANCED: (
         "users and items have the same Gram matrix if each row is weighted by its gradient noise "
@@ -131,7 +131,10 @@ def centered_form(mean: Floats) -> Variant:
     If the loss depends only on differences between items, subtracting their mean does not change
     the loss (Theorem 10 of docs/explanation/theorems.md).
     """
-    meaning = "the items minus their mean, as after equal weight decay on all items"
+    meaning = (
+        "the items minus their mean, as after training with a ranking loss and equal weight decay "
+        "on all items"
+    )
     return Variant(CENTERED, meaning, None, _center_and_map(np.eye(len(mean)), mean))
 
 

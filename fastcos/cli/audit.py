@@ -73,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = (
-        "what the training loss depends on: dot (dot products of users and items), cosine (their "
-        "cosines), ranking (only the differences between the dot products of one user, as in BPR "
-        "or a softmax over items; also choose ranking if the model trains a bias per user), or "
-        "unknown (the default)"
+        "what the training loss depends on: dot (dot products of users and items), cosine "
+        "(cosines of users and items), ranking (only differences between the dot products of one "
+        "user) or unknown (the default). Choose ranking for BPR, for a softmax over items, and for "
+        "a model that trains a bias per user"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = (

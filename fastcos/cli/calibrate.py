@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Report what similarity scores mean. For each of several false-positive rates, the report contains
-the threshold and a confidence interval of the threshold. With --score, it begins with the share of
-random pairs that score at least as high. With --condition, the command also reports how far
+the threshold and a confidence interval of the threshold. With --score S, the report begins with the
+share of random pairs that score at least S. With --condition, the command also reports how far
 rescalings of the latent dimensions move the threshold. If you pass a table of pairs that are
 labelled as relevant or irrelevant (--labelled), the command also reports the error rates of each
 threshold, and the probability that a pair with a given score is relevant. The command writes
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "C times the smallest"
     )
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = f"number N; the command samples N items and N queries (default {SAMPLE:,}; 0 for all)"
+    help_ = f"number of items, and of queries, to sample (default {SAMPLE:,}; 0 for all)"
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
     help_ = (
         "table of labelled pairs: two columns of item ids, and a third column with 1 if the two "

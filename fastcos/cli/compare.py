@@ -51,11 +51,11 @@ which you can sort the measures and open the details of each measure. It also wr
 .png and .svg; comparison.csv, .png, .svg and .json; and neighbors.csv. With --labels and --all, it
 also writes exponents.png.
 
-INTERACTIONS may also be a file of vectors, or a folder written by `fastcos fit`. With --labels, the
-command then evaluates how well the scores of each measure recover the labels. With --pairs, it
-evaluates how strongly the scores of each measure correlate with the ratings of the pairs. The
-command writes comparison.json. For the labels, and for each file of --pairs, it also writes a page
-(.html), a table (.csv) and a figure (.png and .svg).
+INTERACTIONS may also be a file of vectors, or a folder written by `fastcos fit`. For vectors, the
+option --labels evaluates how well the scores of each measure recover the labels, and the option
+--pairs evaluates how strongly the scores of each measure correlate with the ratings of the pairs.
+The command writes comparison.json. For the labels, and for each file of --pairs, the command also
+writes a page (.html), a table (.csv) and a figure (.png and .svg).
 
 You can pass a model that you have trained: a file with embeddings of items and users, such as a
 model saved by implicit (--model FILE). With --model, the command evaluates how well the twelve

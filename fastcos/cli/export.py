@@ -30,10 +30,10 @@ conversion.
   --form canonical writes items.npy, users.npy and singular_values.npy. The inner
       products of users and items are the predictions of the model, and column
       j of items.npy has the same norm as column j of users.npy.
-Both forms also write export.json, which describes the files. If the input has ids, they also write
-ids.npy. Two training runs of the same model end in different coordinates. To make the rows of two
-exports comparable, write the later export with --align-to FOLDER, where FOLDER contains the earlier
-export."""
+With both forms, the command also writes export.json, which describes the files. If the input has
+ids, the command also writes ids.npy. Two training runs of the same model end in different
+coordinates. To make the rows of two exports comparable, write the later export with --align-to
+FOLDER, where FOLDER contains the earlier export."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings; if ITEMS is a folder written by `fastcos fit`, file of "
-        "interactions"
+        "file of user or query embeddings; if ITEMS is a folder written by `fastcos fit`, the "
+        "file of interactions"
     )
     add("--users", metavar="FILE", help=help_)
     help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"

@@ -15,7 +15,8 @@ Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save t
   DIR/model contains arrays with checksums; later commands map them to memory.
   DIR/items.npz contains the ids of the items, in the order of the model.
   DIR/users.npz contains the number of users, and statistics of columns of X.
-  DIR/model.json contains parameters, versions, and residuals of the triplets.
+  DIR/model.json contains parameters, versions, and the residual of each
+      singular value with its two singular vectors.
 The commands neighbors, recommend, audit, calibrate, index and compare read DIR. With --shards, the
 table of interactions can be larger than memory: the command reads the table once, divides its rows
 among several files with checksums (the shards), and then reads one shard at a time. To write the
@@ -43,7 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the square of that value"
     )
     group = options.add_model(parser, default, "dropout", "weight_decay")
-    help_ = "largest allowed relative residual of a singular triplet (default 1e-3)"
+    help_ = (
+        "largest allowed relative residual of a singular value with its two singular vectors "
+        "(default 1e-3)"
+    )
     group.add_argument("--tol", type=float, default=1e-3, metavar="T", help=help_)
     options.add_output(parser, "model")
     options.add_common(parser)

@@ -28,11 +28,11 @@ named items instead of writing a file. If a search with --checkpoint was stopped
 command resumes the search.
 
 For benchmarks of approximate indexes, the command reads items and --queries of any size from
-.fvecs, .fbin, .npy or .hdf5 (data sets train and test). It writes the row numbers of the neighbours
-to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result and --queries, the command
-prints the recall of the neighbours in a file: the share of these neighbours that are correct. A
-neighbour counts as correct if its exact score is at least the k-th best score of its query. A
-neighbour that ties with the k-th best one is therefore correct."""
+.fvecs, .fbin, .npy or .hdf5 (data sets train and test). The command writes the row numbers of the
+neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result and --queries, the
+command prints the recall of the neighbours in a file: the share of these neighbours that are
+correct. A neighbour counts as correct if its exact score is at least the k-th best score of its
+query. A neighbour that ties with the k-th best one is therefore correct."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv

@@ -109,7 +109,9 @@ def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None
             error.args = (f"{name_option} must be given for {match[2]}: {match[3]}",)
         elif match is not None:
             content, path, reason = contents[match[1]], match[2], match[3]
-            rule = f"have one column of {content} with a known name, such as {_EXAMPLES[match[1]]}"
+            rule = (
+                f"have one column of {content} with a known heading, such as {_EXAMPLES[match[1]]}"
+            )
             error.args = (f"{flag} must {rule}, got {path}: {reason}",)
         raise
 

@@ -230,7 +230,7 @@ def _best_of_items(
     value = next(row.score.value for row in rows if row.candidate == best)
     sentence = f" To find similar items, use {best}: {evaluation.score} {value:.3f}"
     if evaluation.chance and halves.lead(estimate, numbers, evaluation.chance).low <= 0:
-        sentence += ", which does not exceed that level"
+        sentence += ", which does not significantly exceed the required level"
     return best, f"{sentence}."
 
 

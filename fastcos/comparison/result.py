@@ -20,7 +20,12 @@ Lists = npt.NDArray[np.int64]
 
 # For each column of the table: its heading, the attribute of RescalingScores, and an explanation.
 _COLUMNS = (
-    ("AUC", "pair_auc", "probability that a same-label pair has a larger cosine than another pair"),
+    (
+        "AUC",
+        "pair_auc",
+        "probability that two items with the same label have a larger cosine than two items with "
+        "different labels",
+    ),
     ("stratified", "stratified_auc", "AUC among pairs of similar popularity"),
     ("MAP@R", "map_at_r", "mean average precision of the labels of the nearest items"),
     ("AMI", "ami", "agreement of clusters with labels, 0 by chance"),
@@ -28,7 +33,12 @@ _COLUMNS = (
     ("silhouette", "silhouette", ""),
     ("within", "within", "mean cosine of items with the same label"),
     ("between", "between", "mean cosine of items with different labels"),
-    ("d'", "contrast", "within minus between, divided by the pooled standard deviation"),
+    (
+        "d'",
+        "contrast",
+        "mean cosine within labels minus mean cosine between labels, divided by the pooled "
+        "standard deviation",
+    ),
     ("eff. rank", "effective_rank", "effective rank of the items"),
     (
         "Jaccard@10",

@@ -512,7 +512,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         """Return the function that converts a cosine to a relevance, which is at least 0."""
         if get_measure(self._measure).name != "cosine":
-            raise ValueError(f"measure must be 'cosine' for relevance, got {self._measure!r}")
+            raise ValueError(
+                f"measure must be 'cosine' for relevance scores, got {self._measure!r}"
+            )
         return lambda score: min(max(score, 0.0), 1.0)
 
 

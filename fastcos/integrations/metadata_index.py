@@ -94,11 +94,11 @@ class MetadataIndex:
         hashed, unhashable = self._positions.get(key, {}), self._unhashable.get(key, {})
         if str(key)[:1] == "$":
             got = validation.format_value({key: condition})
-            raise ValueError(f"filter must have operators of {_OPERATORS}, got {got}")
+            raise ValueError(f"filter must use only the operators {_OPERATORS}, got {got}")
         if self._values and not hashed and not unhashable:
             keys = sorted(map(str, {*self._positions, *self._unhashable}))
             names = ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
-            rule = f"name metadata that some document has ({names})"
+            rule = f"name a metadata key of at least one document ({names})"
             hint = validation.did_you_mean(key, keys)
             raise ValueError(f"filter must {rule}, got {validation.format_value(key)}{hint}")
         if isinstance(condition, Mapping) and any(str(name)[:1] == "$" for name in condition):
@@ -119,7 +119,7 @@ class MetadataIndex:
             return set(self._values) - self._compared(key, _NEGATIONS[name], operand)
         if name not in _COMPARISONS:
             got = validation.format_value({name: operand})
-            raise ValueError(f"filter must have operators of {_OPERATORS}, got {got}")
+            raise ValueError(f"filter must use only the operators {_OPERATORS}, got {got}")
         compare, hashed = _COMPARISONS[name], self._positions.get(key, {})
 
         def holds(value: Any) -> bool:

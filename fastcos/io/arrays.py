@@ -40,7 +40,7 @@ def read_npz(path: Path) -> Mapping[str, Array]:
     arrays = {}
     with (
         path.open("rb") as file,
-        damage_refused(path, "a whole .npz file of plain arrays", _DAMAGE),
+        damage_refused(path, "a complete .npz file of plain arrays", _DAMAGE),
         zipfile.ZipFile(file) as archive,
     ):
         _check_directory(file, len(archive.infolist()))
@@ -63,7 +63,7 @@ def read_npy(path: Path) -> Array:
 
     An array larger than the setting ``working_memory`` is memory-mapped, read-only.
     """
-    rule = "a whole .npy file of plain arrays"
+    rule = "a complete .npy file of plain arrays"
     with path.open("rb") as file, damage_refused(path, rule, _DAMAGE):
         size = path.stat().st_size
         if size <= config.working_memory() * 2**20:
@@ -78,7 +78,7 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
     arrays: dict[str, npt.NDArray[Any]] = {}
     raw: dict[str, Any] = {}
     damage = (safetensors.SafetensorError, AttributeError, TypeError, ValueError)
-    with damage_refused(path, "a whole safetensors file", damage):
+    with damage_refused(path, "a complete safetensors file", damage):
         with safetensors.safe_open(path, framework="numpy") as file:
             kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
             for name, kind in kinds.items():

@@ -135,7 +135,7 @@ def _check_names(
         vector_column not in columns or columns[vector_column].kind != "lists"
     ):
         descriptions = ", ".join(column.describe() for column in columns.values())
-        rule = f"name a column of lists of {path} ({descriptions[:200]})"
+        rule = f"name a column of {path} that contains lists ({descriptions[:200]})"
         raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
     if id_column and id_column not in columns:
         rule = f"name a column of {path} ({_format_names(columns)})"

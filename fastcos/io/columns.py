@@ -248,7 +248,8 @@ def common_spelling(
         return _merged(texts, column.codes) if allow_blanks else column
     for code, match in enumerate(matches):
         if match and match[2] and abs(int(match[1])) >= _LARGEST_EXACT:
-            rule = f"column {name!r} must hold whole numbers below 2^53, if they are decimal"
+            condition = "if they are written with a decimal point"
+            rule = f"column {name!r} must hold whole numbers below 2^53 {condition}"
             refuse_rows(path, rule, repr(texts[code]), lines[column.codes == code])
     integers = [match[1] if match else "" for match in matches]
     merged = _merged(integers, column.codes)
@@ -313,8 +314,9 @@ def check_row_numbers(
     n_named = len(names & row_numbers)
     if "0" not in names and "1" in names and 2 * n_named >= len(ids):
         warnings.warn(
-            f"{path} names {n_named:,} of the rows 0 to {len(ids) - 1}, but never row 0: if its "
-            f"numbers are counted from 1, or are ids, every row is wrong; pass the ids ({hint})",
+            f"{path} names {n_named:,} of the rows 0 to {len(ids) - 1}, but never row 0. If the "
+            f"file counts the rows from 1, or contains ids, every row is wrong: pass the ids "
+            f"({hint})",
             stacklevel=4,
         )
 

@@ -115,8 +115,8 @@ def _sides(
         )
     if hasattr(model, "yj"):  # The model is SVD++ of Surprise.
         raise TypeError(
-            f"{name} must score items by one row per user, got {kind}, which adds the rows of the "
-            "rated items to the row of a user: compute these sums, and pass users and items as "
+            f"{name} must have one vector per user, got {kind}, which adds the vectors of the "
+            "rated items to the vector of a user: compute these sums, and pass users and items as "
             "arrays"
         )
     for item_name, user_name, *bias_names in SIDES:

@@ -198,7 +198,7 @@ def merge_cells(
         return sorted_cells, values[order]
     if duplicates == "error":
         repeated = np.sort(lines[order[~is_first]])
-        rule = "must hold every pair of a user and an item once"
+        rule = "must hold every pair of a user and an item at most once"
         refuse_rows(path, rule, "repetitions", repeated)
     starts = np.flatnonzero(is_first)
     if duplicates == "last":

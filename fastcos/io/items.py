@@ -173,7 +173,7 @@ def read_labels(
         rule = f"name labels of column {column!r} of {path} ({', '.join(examples)})"
         raise FastcosFormatError(f"only must {rule}, got {got}")
     if len(classes) < 2:
-        rule = "have at least two different labels among items with exactly one"
+        rule = "have at least two different labels among the items with exactly one label"
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {len(classes)}")
     numbers = {label: number for number, label in enumerate(classes)}
     labels = np.full(len(positions.ids), -1, dtype=np.int64)
@@ -282,7 +282,9 @@ def read_popularity(
             f"{path}: column {column!r} must hold numbers of at least 0, got {numbers.min():g}"
         )
     if len(np.unique(row_positions)) != len(row_positions):
-        raise FastcosFormatError(f"{path} must have one row per item, got several for an item")
+        raise FastcosFormatError(
+            f"{path} must have one row per item, got several rows for one item"
+        )
     values = np.zeros(len(positions.ids))
     values[row_positions] = numbers
     return Popularity(read_only(values), len(values) - len(row_positions), n_unknown)
@@ -372,8 +374,8 @@ class _Positions:
             examples = ", ".join(map(repr, self.ids[:3].tolist()))
             got = ", ".join(repr(column.texts[code][:40]) for code in unknown[:5])
             raise FastcosFormatError(
-                f"{path} must contain some of the items (such as {examples}), got {len(unknown)} "
-                f"others: {got}"
+                f"{path} must contain some of the items (such as {examples}), got only "
+                f"{len(unknown)} other ids: {got}"
             )
         check_row_numbers(path, self._item_ids, column.texts)
         rows = np.flatnonzero(positions[column.codes] >= 0)

@@ -75,7 +75,9 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
         # The shortest entry is "1 1\n" in a sparse matrix, and "1\n" in a dense matrix.
         shortest = 4 if layout == "coordinate" else 2
         if entries * shortest > len(content) + shortest:
-            raise ValueError(f"{entries} entries are declared in {len(content)} bytes")
+            raise ValueError(
+                f"the header declares {entries} entries, too many for {len(content)} bytes"
+            )
         check_size(path, (rows, columns), entries)
         matrix: Any = mmread(io.BytesIO(content), spmatrix=False)
         return as_interactions("matrix", matrix)
@@ -86,7 +88,7 @@ def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
     limit = _FREE_SIDE + _SIDE_PER_ENTRY * entries
     if min(shape) < 1 or max(shape) > limit:
         raise FastcosFormatError(
-            f"{path}: sides of the shape must be from 1 to {limit} for {entries} entries, got "
+            f"{path}: each side of the shape must be from 1 to {limit} for {entries} entries, got "
             f"{shape}"
         )
 

@@ -175,4 +175,4 @@ class ArrowTable:
 
     def _reading(self) -> AbstractContextManager[None]:
         damage = (self._arrow.ArrowException, UnicodeDecodeError, OSError)
-        return damage_refused(self.path, "a whole Parquet or Arrow file", damage)
+        return damage_refused(self.path, "a complete Parquet or Arrow file", damage)

@@ -279,7 +279,7 @@ class JsonTable:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        raise ValueError("a key twice in one object")
+        raise ValueError("the same key twice in one object")
     return record
 
 

@@ -180,11 +180,11 @@ def read_vectors(
         return vectors
     got = kind or "no suffix"
     if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
-        got = f"{kind}, a pickle, which may run code: save the array by numpy.save"
+        got = f"{kind}, a pickle, which may run code: save the array with numpy.save"
     if path.is_dir():
         got = "a folder that fastcos fit or export did not write: save item_embeddings() as .npy"
         if (path / "header.json").is_file():
-            got = "a saved index, which fastcos index search and duplicates read"
+            got = "a saved index, which `fastcos index search` and `fastcos index duplicates` read"
     elif not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
     raise FastcosFormatError(f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {got}")
@@ -232,7 +232,7 @@ def vectors_of_arrays(
     if vector_column is not None:
         if vector_column not in rows:
             shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
-            rule = f"name a column of lists of {path}, an array (n, d) of numbers ({shapes[:200]})"
+            rule = f"name an array (n, d) of numbers in {path} ({shapes[:200]})"
             raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
         rows = {vector_column: rows[vector_column]}
     if id_column is None:

@@ -89,7 +89,9 @@ def write_csv(
         writer.writerow(header)
         for row in rows:
             if len(row) != len(header):
-                raise ValueError(f"rows must have {len(header)} fields as header, got {len(row)}")
+                raise ValueError(
+                    f"rows must have {len(header)} fields, like the header, got {len(row)}"
+                )
             writer.writerow([_without_formula(cell) for cell in row] if for_spreadsheets else row)
 
 

@@ -341,7 +341,9 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
     with the weight 0, whose AUC is undefined, are left out of the mean.
     """
     valid = np.flatnonzero(weights)
-    validation.check_enough("labels", len(valid), 1, "strata with pairs of both kinds")
+    validation.check_enough(
+        "labels", len(valid), 1, "strata with pairs of equal labels and pairs of different labels"
+    )
     value, low, high = (weights[valid, None] * aucs[valid]).sum(axis=0) / weights.sum()
     worst, strata = float(aucs[valid, 0].min()), tuple(aucs[:, 0].tolist())
     return StratifiedAUC(float(value), float(low), float(high), worst, strata, n_left_out)

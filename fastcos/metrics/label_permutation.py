@@ -41,8 +41,8 @@ def check_testable(sizes: Integers) -> None:
     labels_per_size = np.unique(sizes[sizes > 0], return_counts=True)[1]
     log_distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(labels_per_size + 1).sum()
     if log_distinct < np.log(n_required):
-        rule = f"have at least {n_required} permutations with different results for a test"
-        got = f"{np.exp(log_distinct):.0f} with {n} items: label more items"
+        rule = f"have at least {n_required} permutations that a test can tell apart"
+        got = f"{np.exp(log_distinct):.0f} with {n} labelled items: label more items"
         raise ValueError(f"labels must {rule}, got {got}")
 
 
@@ -119,8 +119,8 @@ class LabelTest(Record):
         if self.classes:
             return f"Only some labels are shown to be recovered among neighbours: {names}."
         return (
-            "These cosines are not shown to recover the labels, neither over all pairs "
-            f"(AUC {self.auc:.2f}) nor among neighbours (precision {self.precision:.2f}, chance "
+            "The test does not show that these cosines recover the labels, either over all pairs "
+            f"(AUC {self.auc:.2f}) or among neighbours (precision {self.precision:.2f}, chance "
             f"{self.chance:.2f})."
         )
 

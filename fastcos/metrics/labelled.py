@@ -32,7 +32,7 @@ def as_shared_labels(codes: Integers) -> Integers:
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
-        rule = "have at least two different values on non-zero rows, one of them repeated"
+        rule = "have at least two different values on non-zero rows, and one value at least twice"
         raise ValueError(f"labels must {rule}, got {len(values)} on {len(codes)} rows")
     return validation.read_only(renumbered.astype(np.int64))
 

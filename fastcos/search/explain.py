@@ -186,7 +186,11 @@ def describe_method(plan: SearchPlan) -> str:
             text += f": {describe_method(plan.inner)}"
         return text
     kind = "int8" if plan.layout.quantised else "float32"
-    columns = "of the projection first, then all columns" if plan.use_projection else "all columns"
+    columns = (
+        "the columns of the projection first, then all columns"
+        if plan.use_projection
+        else "all columns"
+    )
     return f"{kind} tiles ({plan.layout.isa}), {columns}"
 
 
@@ -240,9 +244,9 @@ def explain_source(
     is_bounded = is_upper_bounded(items.measure)
     if is_bounded:
         reasons = (
-            f"an inner product gives only an upper bound on {items.measure.name}: "
-            f"{n_candidates(k, n_allowed)} candidates of each query are found first, and the "
-            "measure then scores the candidates; the time that the measure takes is not estimated",
+            f"an inner product gives only an upper bound on {items.measure.name}, so the search "
+            f"first finds {n_candidates(k, n_allowed)} candidates per query, and then computes the "
+            "measure for these candidates; the estimate does not include this second step",
         )
     planned: list[_Planned] = []
     if items.segments:
@@ -267,7 +271,9 @@ def explain_source(
             planned.append(
                 (sizes, request_sizes, machine, plan_search(sizes, request_sizes, machine))
             )
-        reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
+        reasons += (
+            "every batch reads all rows, because the rows are on disk or of a low precision",
+        )
     plans = [plan for *_, plan in planned]
     is_prepared = bool(items.segments) and can_be_prepared(items.measure, plans)
     costs = cost_model.COSTS
@@ -337,8 +343,14 @@ def explain_groups(
         f"{count:,} {'group is' if count == 1 else 'groups are'} {text}"
         for count, text in (
             (int(group_plan.is_segment.sum()), "searched by all threads, one after the other"),
-            (int(group_plan.is_tiled.sum()), "searched by one thread each, several at a time"),
-            (int(group_plan.is_small.sum()), "small: one launch scores every pair"),
+            (
+                int(group_plan.is_tiled.sum()),
+                "searched by one thread each, several groups at a time",
+            ),
+            (
+                int(group_plan.is_small.sum()),
+                "small: one call scores every pair of a query and an item of its group",
+            ),
         )
         if count
     )

@@ -959,7 +959,7 @@ class SimilarityIndex:
         if cosines[worst] < min_cosine:
             raise ValueError(
                 f"rows must be embedded by the model {self.model or 'of the index'}, got a "
-                f"cosine of {cosines[worst]:.3f} for canary {worst}"
+                f"cosine of {cosines[worst]:.3f} between canary {worst} and its saved row"
             )
         return cosines
 

@@ -373,7 +373,7 @@ def _plan_search(
         if segment.n_distinct == segment.n_live:
             return _plan_numpy(segment, request, machine, costs)
         reasons.append(
-            "NumPy is not used, although the kernels are not compiled: many rows are duplicates"
+            "NumPy is not used, because some rows are duplicates: the kernels are compiled first"
         )
     if not is_packed and n_allowed == segment.n_rows:
         plan = _plan_unpacked(segment, request, machine, costs, reasons)
@@ -568,11 +568,12 @@ def _plan_allowed(
     """
     n, m = request.n_queries, request.n_allowed or 0
     if scores_are_faster(n, m, segment.n_live, costs):
-        reason = f"the {m:,} allowed rows are so few that scoring each of them is faster"
+        reason = f"scoring each of the {m:,} allowed rows is faster than comparing all rows"
         return _plan_score_all(segment, request, machine, costs, (*reasons, reason))
     if n <= costs.max_queries_sharing_rows:
         reasons.append(
-            "a mask drops rows that are not allowed: for few queries, packing saves no time"
+            "a mask drops the rows that are not allowed, because packing the allowed rows saves no "
+            "time for few queries"
         )
         return None
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
@@ -580,10 +581,12 @@ def _plan_allowed(
     sweep = 1 + n / costs.queries_per_filtered_sweep
     pack = costs.scores_per_packed_row * costs.tile_rows_per_score
     if m * (pack + sweep) >= segment.n_live * sweep:
-        reasons.append("the allowed rows are too many to be packed for this search alone")
+        reasons.append("the allowed rows are too many to be packed only for this search")
         return None
     if codes > machine.working_memory:
-        reasons.append("the codes of the allowed rows alone would exceed the working memory")
+        reasons.append(
+            "the allowed rows are not packed, because their codes would exceed the working memory"
+        )
         return None
     # The search of the packed rows is planned again, after their duplicates have been counted.
     rows = SegmentSizes(
@@ -594,7 +597,7 @@ def _plan_allowed(
         rows, dataclasses.replace(request, n_allowed=None),
         dataclasses.replace(machine, is_compiled=True), costs,
     )  # fmt: skip
-    reason = f"the {m:,} allowed rows are packed for this search alone"
+    reason = f"the {m:,} allowed rows are packed only for this search"
     return SearchPlan(
         "repack", layout=inner.layout, grid=inner.grid, buffer_bytes=codes + inner.buffer_bytes,
         inner=inner, reasons=(*reasons, reason),
@@ -649,7 +652,10 @@ def _plan_packed(
         plan = _plan_few(layout, n_panels, needed_rows, segment, request, machine, costs, reasons)
         if plan.buffer_bytes <= machine.working_memory:
             return plan
-        reasons += ("the queries are compared as a block: their scores exceed the working memory",)
+        reasons += (
+            "the queries are compared as a block, because comparing them one by one would exceed "
+            "the working memory",
+        )
     # With AMX, searching for a block of queries is not faster with a projection than without one.
     # The reason is that multiplying a tile takes less time than the other steps of a search. With a
     # projection, searches with many queries ran at 0.84 to 1.03 times the speed of searches without
@@ -672,8 +678,8 @@ def _plan_packed(
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
         reasons += (
-            "the rows are divided among the threads, too: if each thread searched a block of "
-            f"queries in all rows, the threads would read all codes {machine.n_threads} times",
+            f"the rows are also divided among the threads, because otherwise each of the "
+            f"{machine.n_threads} threads would read the codes of all rows",
         )
     return SearchPlan(
         "packed", kernel="few_blocks" if may_share_rows else "query_blocks", layout=layout,

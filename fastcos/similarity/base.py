@@ -166,8 +166,8 @@ def warn_of_slow_changes(measure: Any) -> None:
     overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
     text = (
         f"every change of this index fits and packs all items, because {kind.__name__} overrides "
-        f"{' and '.join(overridden)}; an index with a measure that does not override these methods "
-        "processes only the new items"
+        f"{' and '.join(overridden)}. If the measure did not override these methods, a change "
+        "would process only the new items."
     )
     warnings.warn(text, stacklevel=6)
 

@@ -185,8 +185,8 @@ def gradient_noise(
     )
     if rank < d:
         raise ValueError(
-            f"slopes must differ from 0 for rows of items and users that span all {d} dimensions, "
-            f"got {rank} (without noise and weight_decay, nothing moves the scale of a dimension)"
+            f"slopes must differ from 0 for enough items and users to span all {d} dimensions, got "
+            f"{rank} (neither noise nor weight_decay moves the scale of the other dimensions)"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)

@@ -271,7 +271,7 @@ class _Whitened(Mapped):
             raise ValueError("items must differ from each other to be whitened, got identical rows")
         if self.ridge == 0 and rank < n_directions:
             rule = f"vary in all {n_directions} dimensions to be whitened"
-            got = f"{rank}: give more rows, n_components or ridge"
+            got = f"{rank}: pass more rows, a smaller n_components, or a positive ridge"
             raise ValueError(f"items must {rule}, got {got}")
         values = np.maximum(values, 0) + self.ridge * values.mean()
         self.root_ = np.zeros((len(moment), n_directions))
@@ -440,7 +440,9 @@ class LearnedDiagonal(Mapped):
         x, y = (unit_rows(items[pairs[:, side]]) for side in (0, 1))
         is_directed = x.any(axis=1) & y.any(axis=1)
         if not is_directed.any():
-            raise ValueError("pairs must be of rows that are not zero, got a zero row in each pair")
+            raise ValueError(
+                "pairs must contain a pair of two non-zero rows, got a zero row in each pair"
+            )
         moments = (x * y)[is_directed], (x * x)[is_directed], (y * y)[is_directed]
         targets = self.targets[is_directed] - self.targets[is_directed].mean()
         limit, start = np.log(self.condition), np.zeros(items.shape[1])

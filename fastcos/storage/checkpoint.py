@@ -212,8 +212,8 @@ class Checkpoint:
             if stored_request.get(key) != value:
                 raise OccupiedError(
                     "out must be a new directory or hold a run of the same request, got "
-                    f"{str(folder)!r} of a run with another {key}; to start again, remove this "
-                    "directory"
+                    f"{str(folder)!r}, which holds a run with another {key}; to start again, "
+                    "remove this directory"
                 )
         return run
 
@@ -247,7 +247,7 @@ class Checkpoint:
 
 def _announce(path: Path, holder: str) -> None:
     """Issue a warning that this call waits for the holder of the lock."""
-    text = f"{holder} is writing out={str(path)!r}: this call waits until it has finished"
+    text = f"{holder} is writing out={str(path)!r}: this call waits until the writer has finished"
     warnings.warn(text, stacklevel=2)
 
 

@@ -195,14 +195,14 @@ def test_repr_is_short():
     [
         ({"old_users": None}, "users and old_users must be given for both"),
         ({"ids": None}, "ids and old_ids must be given for both"),
-        ({"old_ids": np.arange(1000, 1300)}, "ids must share items with old_ids"),
+        ({"old_ids": np.arange(1000, 1300)}, "ids must contain at least one of the old_ids"),
         ({"ids": [f"a{i}" for i in range(300)]}, "ids and old_ids must both be text"),
         ({"ids": np.zeros(300, int)}, "ids must"),
         ({"users": np.ones((4, 7))}, "users must have as many columns as items"),
         ({"items": np.full((300, 8), np.nan)}, "items must"),
         ({"ids": None, "old_ids": None, "items": np.ones((9, 8))}, "as many rows as old_items"),
         ({"items": np.ones((400, 8)), "users": np.ones((300, 8)), "ids": None, "old_ids": None},
-         "users and items of one version are swapped"),
+         "the users and the items of one version seem to be swapped"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(change, message):

@@ -297,7 +297,7 @@ def test_verdict_names_its_premise():
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
     free = "If the predictions are dot products of items with users or contexts, they stay the same"
-    not_free = "not that they are arbitrary"
+    not_free = "does not show that the neighbours are arbitrary"
     verdicts = {
         (name, similarity): dataclasses.replace(report, trained_on=similarity)
         for name, rows in (("raw", items), ("unit", units.astype(np.float16).astype(np.float32)))
@@ -345,7 +345,7 @@ def test_of_a_ranking_loss_the_mean_of_the_items_is_subtracted():
     query = by_name(report.invariant_baselines)["query_metric"]
     assert query.neighbors_kept == pytest.approx(kept(centred @ root), abs=1e-12)
     assert f"{kept(centred):.0%} of the neighbours remain" in report.verdict
-    assert "They also stay the same if one vector is added to all items." in report.verdict
+    assert "also stay the same if one vector is added to all items." in report.verdict
     assert any("measure centered_cosine" in line for line in report.advice)
 
     report = audit(shifted, users, k=5, trained_on="dot")

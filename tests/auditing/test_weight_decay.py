@@ -44,7 +44,7 @@ def test_audit_recognises_weighted_decay(als_wr):
     P, Q, activity, popularity = als_wr
     result = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
     assert result.parametrization == "balanced_by_counts"
-    assert "weighted by its interactions, as after training with weight decay" in result.verdict
+    assert "by its number of interactions, as after training with weight decay" in result.verdict
     assert not dataclasses.replace(result, weight_decay_on="both").is_free
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
@@ -68,7 +68,7 @@ def test_audit_says_what_balanced_factors_mean():
     # The loss has no such decay, so the training algorithm chose the scale.
     assert "weight decay on users and items" not in decided.verdict
     assert "as after gradient descent from small initial factors" in decided.verdict
-    assert "The algorithm chose this scale of the dimensions, not the loss" in decided.verdict
+    assert "The algorithm, not the loss, chose this scale of the dimensions" in decided.verdict
     assert "Training chose" not in decided.headline
 
 
@@ -78,7 +78,7 @@ def test_activity_needs_users_and_popularity(als_wr):
         fastcos.audit(Q, popularity=popularity, activity=activity, k=3)
     with pytest.raises(ValueError, match="activity"):
         fastcos.audit(Q, P, activity=activity, k=3)
-    with pytest.raises(ValueError, match="counts"):
+    with pytest.raises(ValueError, match="numbers of interactions"):
         fastcos.audit(Q, P, popularity=-popularity, activity=activity, k=3)
 
 
@@ -93,7 +93,7 @@ def test_audit_recognises_where_gradient_noise_balances():
     noise = fastcos.auditing.gradient_noise(Q, P, slopes, step=0.01)
     result = fastcos.audit(Q, P, gradient_noise=noise, k=3, trained_on="dot")
     assert result.parametrization == "noise_balanced"
-    assert "the gradient noise and the weight decay of users and items balance" in result.verdict
+    assert "each row is weighted by its gradient noise and its weight decay" in result.verdict
     assert result.epochs_to_forget == pytest.approx(noise.epochs_to_forget)
     assert f"in {noise.epochs_to_forget:,.3g} epochs" in result.verdict
     plain = fastcos.audit(Q, P, k=3, trained_on="dot")

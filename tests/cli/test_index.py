@@ -139,7 +139,7 @@ def test_index_search_shows_names(folder, capsys):
     assert [row["name"] for row in rows] == [f"film {IDS[4]}"] * 2
     assert rows[0]["neighbor_name"] == f"film {rows[0]['neighbor']}"
     assert main(["neighbors", "shop"]) == 2
-    assert "got a saved index, which fastcos index search" in capsys.readouterr().err
+    assert "got a saved index, which `fastcos index search` and" in capsys.readouterr().err
 
 
 def test_index_add_needs_ids_of_the_kind_of_the_index(folder, capsys):

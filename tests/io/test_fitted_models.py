@@ -127,7 +127,7 @@ def test_from_model_says_what_a_model_of_another_library_lacks():
     with pytest.raises(TypeError, match="model must be fitted, got SimpleNamespace without fact"):
         fastcos.from_model(unfitted)
     plus = SimpleNamespace(qi=ITEMS, pu=USERS, bi=None, bu=None, yj=ITEMS)
-    with pytest.raises(TypeError, match="must score items by one row per user"):
+    with pytest.raises(TypeError, match="must have one vector per user"):
         fastcos.from_model(plus)
     biased = SimpleNamespace(item_embeddings=ITEMS, user_embeddings=USERS, item_biases=np.ones(8))
     with pytest.raises(ValueError, match=r"^biases of the items must be of shape \(7,\)"):

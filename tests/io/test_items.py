@@ -68,7 +68,7 @@ def test_read_labels_joins_the_rows_of_an_item(tmp_path):
 
 def test_read_labels_refuses_unknown_items(movies):
     with pytest.raises(
-        FastcosFormatError, match=r"must contain some of the items .* got 6 others: '1', '2'"
+        FastcosFormatError, match=r"must contain some of the items .* only 6 other ids: '1', '2'"
     ) as caught:
         io.read_labels(movies, [100, 200], column="genres")
     assert "\n" not in str(caught.value)

@@ -126,7 +126,7 @@ def test_vectors_in_safetensors(tmp_path):
     numpy_files.save_file(pair, tmp_path / "pair.safetensors")
     assert read_factors(tmp_path / "pair.safetensors").users.shape == (2, 3)
     (tmp_path / "v.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{broken}")
-    with pytest.raises(FastcosFormatError, match="must be a whole safetensors file"):
+    with pytest.raises(FastcosFormatError, match="must be a complete safetensors file"):
         read_vectors(tmp_path / "v.safetensors")
 
 
@@ -240,7 +240,7 @@ def test_one_of_several_arrays_by_name(tmp_path, suffix):
         read_vectors(path)
     np.testing.assert_array_equal(read_vectors(path, vector_column="item").vectors, VECTORS)
     assert read_factors(path, vector_column="user").items.shape == (2, 3)
-    with pytest.raises(FastcosFormatError, match="vector_column must name a column of lists"):
+    with pytest.raises(FastcosFormatError, match="vector_column must name an array"):
         read_vectors(path, vector_column="query")
 
 

@@ -64,7 +64,7 @@ def test_items_on_disk_are_read_by_every_batch(tmp_path):
     explained = index.explain(5000, working_memory=1.0)
     assert explained.n_batches > 1
     assert explained.n_segments > 1
-    assert "every batch reads all of them" in str(explained)
+    assert "every batch reads all rows" in str(explained)
     assert explained.buffer_bytes <= 2**20
 
 
@@ -80,7 +80,7 @@ def test_duplicates_and_bounded_measures_say_so():
     index = SimilarityIndex().fit(np.repeat(ROWS[:100], 20, axis=0))
     assert index.explain(100).method == "distinct"
     assert "one row of each group of duplicates" in str(index.explain(100))
-    assert "the measure then scores the candidates" in str(
+    assert "and then computes the measure for these candidates" in str(
         SimilarityIndex("mutual_proximity").fit(ROWS).explain(10)
     )
 
@@ -92,8 +92,8 @@ def test_groups_are_explained_by_their_sizes():
     explained = index.explain(1003, groups=asked, n_threads=2)
     assert (explained.n_queries, explained.n_items, explained.n_segments) == (1003, 5000, 1)
     text = str(explained)
-    assert "1 group is searched by one thread each, several at a time" in text
-    assert "1 group is small: one launch scores every pair" in text
+    assert "1 group is searched by one thread each, several groups at a time" in text
+    assert "1 group is small: one call scores every pair of a query and an item" in text
     assert [plan.method for plan in explained.plans] == ["packed", "score_all"]
     assert explained.seconds < index.explain(1003, n_threads=2).seconds * 2
     assert "nothing is searched" in str(index.explain(5, groups="nobody"))

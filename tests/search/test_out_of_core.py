@@ -167,9 +167,9 @@ def test_a_complete_result_is_not_computed_again(rows, tmp_path):
 def test_out_with_another_request_is_refused(rows, tmp_path, changed, word):
     request = {"k": 4, "out": tmp_path / "out"}
     top_k(rows, **request)
-    with pytest.raises(ValueError, match=rf"out must be .* of a run with another {word}; remove"):
+    with pytest.raises(ValueError, match=rf"out must be .* holds a run with another {word}; "):
         top_k(rows, **(request | changed))
-    with pytest.raises(ValueError, match="of a run with another queries"):
+    with pytest.raises(ValueError, match="holds a run with another queries"):
         top_k(rows[::-1], **request)
 
 
@@ -178,7 +178,7 @@ def test_out_with_another_measure_is_refused(rows, tmp_path):
     top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
     # The repr of a large array does not show this number in the middle.
     other[1500, 7] = np.nextafter(other[1500, 7], 9)
-    with pytest.raises(ValueError, match="of a run with another measure"):
+    with pytest.raises(ValueError, match="holds a run with another measure"):
         top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
 
 
@@ -187,7 +187,7 @@ def test_out_with_a_changed_file_is_refused(rows, tmp_path):
     top_k(np.load(tmp_path / "rows.npy", mmap_mode="r"), k=4, out=tmp_path / "out")
     np.save(tmp_path / "rows.npy", rows * 2)
     os.utime(tmp_path / "rows.npy", ns=(1, 1))
-    with pytest.raises(ValueError, match="of a run with another queries"):
+    with pytest.raises(ValueError, match="holds a run with another queries"):
         top_k(np.load(tmp_path / "rows.npy", mmap_mode="r"), k=4, out=tmp_path / "out")
 
 
@@ -244,7 +244,7 @@ def test_a_checkpoint_of_another_version_is_refused(rows, tmp_path):
     of_old = text.replace(f'"fastcos": "{version("fastcos")}"', '"fastcos": "0.0.1"')
     assert of_old != text
     (tmp_path / ".out.partial" / "run.json").write_text(of_old)
-    with pytest.raises(ValueError, match="of a run with another fastcos"):
+    with pytest.raises(ValueError, match="holds a run with another fastcos"):
         top_k(rows, **request)
     (tmp_path / ".out.partial" / "run.json").write_text(text)
     result = top_k(rows, **request)

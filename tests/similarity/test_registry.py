@@ -88,7 +88,7 @@ REFUSED_ON_FIT = {
     ("learned_diagonal", "zero rows"): (
         {"pairs": [[0, 1], [1, 2]], "targets": [1, 0]},
         (0, 9, 3),
-        "pairs must be of rows that are not zero, got a zero row in each pair",
+        "pairs must contain a pair of two non-zero rows, got a zero row in each pair",
     ),
     ("weight_cosine", "odd"): ({}, (9, 3), "even number of columns"),
     ("weight_cosine", "negative"): ({}, (9, 4), "W_ii of the rows must be at least 0"),

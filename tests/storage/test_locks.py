@@ -260,7 +260,7 @@ def test_processes_with_the_same_out_all_get_the_result(tmp_path):
     [process.join() for process in started]
     assert [total for total, _ in result] == [expected] * 3
     for text in (text for _, said in result for text in said):
-        assert "this call waits until it has finished" in text
+        assert "this call waits until the writer has finished" in text
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
@@ -284,7 +284,7 @@ def test_threads_with_the_same_out_all_get_the_result(tmp_path):
 @posix
 def test_another_request_is_refused_without_waiting(tmp_path):
     def ask_again(*_):
-        with pytest.raises(ValueError, match="of a run with another k; to start again, remove"):
+        with pytest.raises(ValueError, match="holds a run with another k; to start again, remove"):
             fastcos.top_k(ROWS, k=4, out=tmp_path / "out")
         raise KeyError
 

@@ -120,7 +120,7 @@ def calibrate(
     if condition is not None:
         condition = as_condition("condition", condition)
         if unfitted.name != "cosine" or queries is not None:
-            rule = "be None unless measure is 'cosine' and queries is None"
+            rule = "be None if queries are passed or the measure is not 'cosine'"
             raise ValueError(f"condition must {rule}, got a number")
     model = as_model(model)
     X = memmap.as_mapped_rows("items", items)

@@ -114,7 +114,7 @@ def bins_of(pairs: Pairs) -> Bins:
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
     if not low <= high:
         name = pairs.measure.name
-        raise ValueError(f"measure must give finite scores, got no finite one from {name}")
+        raise ValueError(f"measure must give finite scores, got only NaN or infinity from {name}")
     # The width is computed for N_BINS - 1 bins, because one more bin may be needed after ``low``
     # has been rounded down to a multiple of the width.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)

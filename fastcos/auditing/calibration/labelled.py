@@ -87,8 +87,9 @@ class LabelledCalibration(Record):
                 (
                     f"The probability that a pair is relevant ({self.method}) depends on the share "
                     "of relevant pairs among all pairs, which is usually far lower than among the "
-                    "labelled pairs. Each of the last columns shows the probability for one share "
-                    "of relevant pairs.",
+                    "labelled pairs. A column such as "
+                    f'"if {_PREVALENCES[0]:g}" shows the probability for the case that this is the '
+                    "share of relevant pairs.",
                 ),
                 [Table(title, (*header, *(f"if {share:g}" for share in _PREVALENCES)), rows)],
                 figures=[Figure("operating_curve", self, 260, label)],
@@ -174,12 +175,12 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
 
     values = validation.as_vector("scores", scores)
     if len(values) < 2:
-        raise ValueError(f"scores must be of at least 2 pairs, got {len(values)}")
+        raise ValueError(f"scores must have at least 2 entries, one per pair, got {len(values)}")
     labels = validation.as_vector("relevant", relevant, len(values))
     method = validation.as_choice("method", method, METHODS)
     if not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:
         examples = ", ".join(f"{value:g}" for value in np.unique(labels)[:5])
-        raise ValueError(f"relevant must hold both 0 and 1 and nothing else, got {examples}")
+        raise ValueError(f"relevant must hold both 0 and 1, and no other value, got {examples}")
     false_positive, true_positive, thresholds = roc_curve(labels, values, drop_intermediate=False)
     n_relevant = int(labels.sum())
     n_other = len(labels) - n_relevant

@@ -211,8 +211,9 @@ class Calibration(PairDistribution):
         if not self.is_reachable(self.fpr):
             top = float(self.p_value(self.edges[-1]))
             return (
-                f"No threshold has a rate of {self.fpr:g}: {top:.2g} of all random pairs have the "
-                f"largest {self.measure}, {self.edges[-1]:.3f}, which is typical of duplicates."
+                f"No threshold has a rate of {self.fpr:g}, because a share of {top:.2g} of all "
+                f"random pairs has the largest {self.measure} ({self.edges[-1]:.3f}). Duplicate "
+                "items are the usual reason."
             )
         interval = "extrapolated by a model of the tail, without a confidence interval"
         if self.fpr >= self.carried_fpr:
@@ -248,10 +249,10 @@ class Calibration(PairDistribution):
         if not self.rescaling.spans(score):
             return text
         return (
-            f"This model does not determine whether {score:g} reaches the threshold: rescaling the "
-            f"dimensions by factors between 1 and {self.rescaling.condition:g} moves the threshold "
-            f"for a rate of "
-            f"{self.rescaling.fpr:g} from one side of {score:g} to the other. {text}"
+            f"This model does not determine whether {score:g} reaches the threshold for a rate of "
+            f"{self.rescaling.fpr:g}. Rescaling the dimensions by factors between 1 and "
+            f"{self.rescaling.condition:g} moves this threshold from one side of {score:g} to the "
+            f"other side. {text}"
         )
 
     @property
@@ -271,10 +272,10 @@ class Calibration(PairDistribution):
                 "The false-positive rate differs between queries. At the threshold for a rate of "
                 f"{RATES[level]:g}, 90 % of the queries have rates between {low:.2g} and "
                 f"{high:.2g}, and 1 % of the queries contribute {busiest:.0%} of the pairs that "
-                f"reach the threshold. For the intervals, {pairs_per_independent[level]:,.0f} "
-                "pairs therefore count as one independent pair. The intervals may still be too "
-                "narrow if some rows form one tight cluster. The measure query_normalized "
-                "corrects for differences between queries."
+                "reach the threshold. The intervals therefore count "
+                f"{pairs_per_independent[level]:,.0f} pairs as one independent pair. The intervals "
+                "may still be too narrow if some rows form one tight cluster. The measure "
+                "query_normalized corrects for differences between queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(

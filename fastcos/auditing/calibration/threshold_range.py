@@ -86,8 +86,8 @@ class ThresholdRange(Record):
                     "items, training has chosen D. In this case, the range only shows how "
                     "sensitive the threshold is to D.",
                     f"A search on the pairs of {self.n_rows:,} items found both ends of the range, "
-                    "so the true range is at least as wide. No linear map of this condition moves "
-                    "the threshold beyond the bounds.",
+                    "so the true range is at least as wide. No linear map of condition "
+                    f'{self.condition:g} moves the threshold beyond the "bounds on the threshold".',
                 ),
                 facts={
                     f"threshold without a rescaling, rate {self.fpr:.2g}": self.given,

@@ -381,7 +381,7 @@ def items_page(
         "rest": _REST,
     }  # fmt: skip
     texts: dict[str, Any] = {
-        "headline": "No D changes the predictions. Does it change the neighbours?",
+        "headline": "No D changes the predictions. Does D change the neighbours?",
         "axis_a": "a, items' norms",
         "axis_b": "b, users' norms",
         "as_given": "as trained",

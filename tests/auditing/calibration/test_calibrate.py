@@ -273,7 +273,7 @@ def test_notes_report_rows_that_share_high_scores():
     rng = np.random.default_rng(0)
     hub = np.ones(16) + 0.15 * rng.standard_normal((25, 16))
     items = np.vstack([rng.standard_normal((800, 16)), hub])
-    assert any("count as one independent pair" in note for note in calibrate(items).notes)
+    assert any("as one independent pair" in note for note in calibrate(items).notes)
     assert not calibrate(items[:800]).notes
 
 
@@ -360,7 +360,7 @@ def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     near = {row[0]: row[1] for row in calibrate(near).thresholds().tables[0].rows}
     assert 0.9995 < float(near["0.1"]) < 1
     assert calibration.verdict.startswith(
-        "No threshold has a rate of 0.0001: 0.0098 of all random pairs"
+        "No threshold has a rate of 0.0001, because a share of 0.0098 of all random pairs"
     )
     assert calibrate(rows[39:], fpr=1e-3).is_reachable(1e-3)
     calibration.save(tmp_path / "calibration.json")
