@@ -27,7 +27,7 @@ def scores(queries, items, measure="cosine"):
     for first in range(0, len(items), BLOCK):
         block = items[first : first + BLOCK].astype(np.float64)
         norms = np.linalg.norm(block, axis=1)
-        # One query is multiplied at a time, so that equal items get equal scores.
+        # The items are multiplied by one query at a time, so that equal items get equal scores.
         for row, query, norm in zip(result, queries, query_norms, strict=True):
             part = row[first : first + BLOCK]
             if measure == "euclidean":

@@ -72,8 +72,8 @@ def interactions(n_users, n_items, nnz):
     ranks[shifted] = (ranks[shifted] * 7 + shifts[taste[users[shifted]]]) % n_items
     pairs = np.unique(users * n_items + rng.permutation(n_items)[ranks])
     counts = np.bincount(pairs // n_items, minlength=n_users)
-    # indptr is int32, as in matrices that SciPy creates. If it were int64, SciPy would widen the
-    # indices.
+    # indptr is int32, as in matrices that SciPy creates. If indptr were int64, SciPy would convert
+    # the indices to int64.
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     values, indices = np.ones(len(pairs), np.float32), (pairs % n_items).astype(np.int32)
     return sp.csr_array((values, indices, indptr), shape=(n_users, n_items))

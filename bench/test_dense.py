@@ -77,11 +77,12 @@ def test_filtered_queries(benchmark, option):
     Q, X = data.gaussian(500, 64, seed=1), data.gaussian(10_000, 64)
     rng = np.random.default_rng(0)
     allowed, is_seen = rng.random(len(X)) < 0.5, rng.random((len(Q), len(X))) < 0.001
-    # For each option: a value, and a mask of the pairs that this value excludes.
+    # For each option: a value of the option, and a mask of the pairs that this value excludes.
     value, excluded = {
         "allowed": (allowed, np.broadcast_to(~allowed, is_seen.shape)),
         "exclude": (sp.csr_array(is_seen), is_seen),
-        # The ten best cosines of every query are above 0.3.
+        # The ten best cosines of every query are above 0.3, so this threshold excludes none of
+        # them.
         "min_score": (0.3, np.zeros_like(is_seen)),
     }[option]
     check.neighbors(fastcos.top_k(Q, X, k=K, **{option: value}), Q, X, excluded=excluded)
@@ -94,7 +95,7 @@ def test_narrow_rows(benchmark, dtype):
     Q, X = (data.narrow(data.gaussian(n, 768, seed=n), dtype) for n in (1_000, 4_000))
     measure = "hamming" if dtype == "bits" else "cosine"
     answer = fastcos.top_k(Q, X, k=K, measure=measure)
-    if dtype == "bits":  # the products of signs order items in the same way as Hamming distances
+    if dtype == "bits":  # products of signs order items as Hamming distances do
         signs = [np.unpackbits(rows, axis=1) * np.float32(2) - 1 for rows in (Q, X)]
         at = check.sample_of(len(Q))
         assert not check.wrong_neighbors(answer.indices[at], signs[0][at], signs[1]).any()

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-# These variables must be set before NumPy is imported. The test processes share the cores, and idle
-# threads of OpenBLAS and scikit-learn's OpenMP waste them by spinning: on busy cores,
-# tests/linalg/test_svd.py took 436 s with these threads, and takes 40 s without them.
+# These variables must be set before NumPy is imported. The test processes share the cores. Idle
+# threads of OpenBLAS and of scikit-learn's OpenMP would spin and take cores from other tests: on
+# busy cores, tests/linalg/test_svd.py took 436 s with these threads, and takes 40 s without them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Garbage is collected less often, because 14,000 tests create many objects.
 gc.set_threshold(50_000)
-# A shell without job control starts background jobs with SIGINT ignored, and their children inherit
-# this.
+# A shell without job control starts background jobs with SIGINT ignored, and the children of these
+# jobs inherit this setting.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -25,8 +25,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# These tests run first: one worker compiles the search, and another one the remaining kernels. In
-# another order, workers waited 150 s for code that another worker was compiling.
+# These tests run first, so that one worker compiles the search while another worker compiles the
+# remaining kernels. In another order, workers waited 150 s for code that another worker was
+# compiling.
 FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
@@ -43,7 +44,7 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     places = [config.rootpath / name for name in FIRST]
 
-    @functools.cache  # The cache helps because 14,000 tests are in only 190 files.
+    @functools.cache  # the cache helps, because 14,000 tests are in only 190 files
     def place(file):
         return next((n for n, path in enumerate(places) if file.is_relative_to(path)), len(FIRST))
 

@@ -34,8 +34,8 @@ ORDER = (
     "distributed integrations plots",
     "cli",
 )
-# Only this import points up: a measure that learns from neighbours calls the search, which is built
-# on measures.
+# Only this import leads from a lower layer to a higher one: a measure that learns from neighbours
+# calls the search, which is built on measures.
 EXCEPTIONS = {("fastcos.similarity.knn_stats", "search")}
 LEVEL_OF = {word: level for level, words in enumerate(ORDER) for word in words.split()}
 BELOW_KERNELS = {"numpy", "numba", "llvmlite", *sys.stdlib_module_names}
@@ -143,8 +143,8 @@ def test_kernels_import_nothing_from_above():
     )
 
 
-# A search, a product or an SVD needs these packages. They import other packages in functions (see
-# the module fastcos).
+# A search, a product or an SVD imports these packages. The packages import other libraries only
+# inside functions (see the docstring of the module fastcos).
 LIGHT = (
     "reports", "validation", "config", "parallel", "storage", "linalg", "similarity", "search",
 )  # fmt: skip
@@ -192,7 +192,8 @@ def test_tests_patch_no_private_names():
         for call in nodes(path, ast.Call):
             if not isinstance(call.func, ast.Attribute) or call.func.attr != "setattr":
                 continue
-            # The forms are setattr(module, "_NAME", value) and setattr("module._NAME", value).
+            # The call has the form setattr(module, "_NAME", value) or setattr("module._NAME",
+            # value).
             names = [arg.value for arg in call.args[:2] if isinstance(arg, ast.Constant)]
             last = [name.rpartition(".")[2] for name in names if isinstance(name, str)]
             if any(name.startswith("_") and not name.startswith("__") for name in last):

@@ -13,7 +13,8 @@ import fastcos.comparison
 import fastcos.models
 from fastcos import metrics
 
-# Each setting is a number of threads and MiB; the first setting gives the expected bits.
+# Each setting contains a number of threads and a working memory in MiB. The first setting gives the
+# expected bits.
 SETTINGS = [(1, 1024.0), (2, 1024.0), (3, 4.0), (8, 64.0)]
 
 NOT_PROMISED = {

@@ -47,7 +47,7 @@ SCRIPTS = [
     for language, code in FENCED.findall(text)
     if language == "python" and ">>> " not in code
 ]
-# tests/distributed/test_cluster.py runs such blocks, because they need a cluster
+# Blocks with this text need a cluster, so tests/distributed/test_cluster.py runs them.
 CLUSTER = "Client("
 COMMANDS = sorted(
     {
@@ -207,7 +207,8 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     flat.add(rows)
     _, indices = flat.search(rows[:5], 3)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        # The result has three parts, so code for two parts in another order must fail.
+        # The result of a search has three parts, so code that expects two parts in another order
+        # must fail.
         _, _ = index.search(rows[:5], 3)
     assert (index.search(rows[:5], 3).indices == indices).all()
     result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")

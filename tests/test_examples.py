@@ -418,8 +418,8 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert status == 0, out + err
     assert out.endswith("all commands succeeded, and all answers are right\n")
     assert "after changes and a restart, the service answers right" in out
-    # The output has implicit's own lists, or the reason why they are missing, and the lists of
-    # every day.
+    # The output contains either implicit's own lists or the reason why they are missing. It also
+    # contains the lists of every day.
     assert ("\nsimilar_items: " in out) != ("implicit is not installed (" in out)
     assert all(f"\nday {day}: " in out for day in (1, 2, 3))
 
@@ -660,7 +660,7 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
     # Undoing a planted rescaling changes the neighbours, and the report shows this.
     planted, plain = "simulation-planted-d", "simulation-eq-1"
     assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "balanced")
-    # Noise contains no labels, whatever the rescaling.
+    # No rescaling makes the cosines recover labels from noise.
     recovery = reports["isotropic-noise"]["label_recovery"]
     assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
     assert max(reports["isotropic-noise"]["dimension_shares"]) < 1.5 / 32

@@ -12,7 +12,7 @@ from tests.test_determinism import PROMISED
 
 # These operations do not work on rows.
 SMALL = {"rescaling_distance"}
-# These operations compute nothing whose bits are promised.
+# These operations have no results whose bits are promised.
 OTHERS = {"ingest_interactions", "read_interactions", "similarity_blocks"}
 
 

@@ -27,7 +27,8 @@ pytestmark = [
         reason="needs Linux, a C compiler and a CPU of some tier",
     ),
 ]
-# The first calls of a process, in which NumPy is imported, because the rows come from NumPy.
+# For each operation, the first call of a process. NumPy has already been imported, because it makes
+# the rows.
 FIRST_CALLS = {
     "search": "from fastcos import top_k; top_k(rows, k=10)",
     "index": "from fastcos import SimilarityIndex as S; S().fit(rows).search(rows[:1], 10)",
@@ -43,7 +44,7 @@ def table(n, m):
     import scipy.sparse as sp
     return sp.random_array((n, m), density=0.05, format="csr", rng=0, dtype=np.float32)
 """
-# Only tiers with the feature may contain these instructions.
+# For each feature of a CPU, an instruction that only code for tiers with this feature may contain.
 INSTRUCTIONS = {"avx512f": "%zmm", "avx512vnni": "vpdpbusd", "amx-int8": "tdpbssd"}
 
 
@@ -146,7 +147,8 @@ def test_interpreted_kernels_give_the_bits_of_numba(compiled):
 
 
 def test_operations_find_all_their_code_in_the_wheel(site):
-    # Generic code, int64 columns and the driver prange are compiled by Numba, not in the wheel.
+    # The wheel contains no generic code, no code for int64 columns, and no code of the driver
+    # prange. Numba compiles such code, so its tests are left out here.
     left_out = "not instruction_set and not int64_indices and not drivers"
     done = run(
         "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", left_out,

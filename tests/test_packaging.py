@@ -94,8 +94,8 @@ def test_requirements_have_lower_bounds_and_only_numba_an_upper_one():
 
 # These distributions provide packages of another name.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
-# The types of some of these packages are recognised if the caller has imported the package; the
-# other packages belong to adapters.
+# fastcos does not depend on these packages. It recognises the types of some of them if the caller
+# has imported the package, and it contains adapters for the others.
 OF_THE_CALLER = {"langchain_core", "mteb", "scanpy", "torch", "vicinity", "anndata"}
 
 

@@ -73,7 +73,8 @@ def test_check_fails_on_a_number_that_is_too_old(tmp_path, run):
 
 
 def test_an_unknown_commit_is_reported_and_passes(tmp_path, run, monkeypatch):
-    # The record does not say how old this comparison is. To compare its commits takes seconds.
+    # This test does not check how old the comparison `speed` is. Comparing the commits of `speed`
+    # would take seconds, so this line raises the limit.
     monkeypatch.setitem(PUBLISHED, "speed", PUBLISHED["speed"]._replace(most_commits=10**6))
     answer = run("--check", "--record", str(record(tmp_path, "roofline", "0" * 40)))
     assert answer.returncode == 0
@@ -101,7 +102,8 @@ def test_commits_of_the_record_are_in_the_history():
     assert [commit for commit, answer in answers.items() if answer.returncode] == []
 
 
-# These pages quote numbers of a page that they link. The linked page names the date and the commit.
+# These pages quote numbers from another page, to which they link. The linked page names the date
+# and the commit.
 QUOTING = {("service", "README.md"), ("gate", "README.md"), ("gate", "bench/gate/README.md")}
 
 
@@ -111,7 +113,7 @@ def test_pages_name_the_date_and_the_commit_of_their_numbers(name):
     for page in renew["pages"](PUBLISHED[name]):
         if (name, str(page.relative_to(ROOT))) not in QUOTING:
             text = " ".join(page.read_text("utf8").split())
-            # A program writes the tables of bench/results, and names the commit in another form.
+            # A program writes the tables of bench/results, and shortens the name of the commit.
             assert (last.commit[:10] if name == "speed" else renew["state"](last)) in text, page
 
 

@@ -141,7 +141,8 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     solution = np.linalg.lstsq(P2_and_one, differences, rcond=None)[0]
     np.testing.assert_allclose(P2_and_one @ solution, differences, atol=1e-10)
     Q2 = solution[:K].T + np.array([0.3, 0.1, -2.0])
-    # The items differ by a matrix G and a vector c, and the users by G and another vector.
+    # The items of the two models differ by a matrix G and a vector c. The users differ by the
+    # transposed inverse of G and another vector.
     affine, _, rank, _ = np.linalg.lstsq(np.column_stack([Q, np.ones(N_ITEMS)]), Q2, rcond=None)
     assert rank == K + 1
     G, c = affine[:K], affine[K]
@@ -244,7 +245,8 @@ def test_centred_query_metric_ignores_affine_maps_and_the_plain_one_does_not():
     assert abs(given[0] - given[1]).max() > 0.1
     assert abs(plain[0] - plain[1]).max() > 0.1
     np.testing.assert_allclose(*centred, atol=1e-9)
-    # This is the correlation over users of the scores minus each user's mean score.
+    # After the mean score of each user is subtracted, these are the correlations of the scores over
+    # users.
     scores = P @ Q.T
     expected = np.corrcoef((scores - scores.mean(axis=1, keepdims=True)).T)
     expected = np.sort(expected[~np.eye(N_ITEMS, dtype=bool)].reshape(N_ITEMS, -1))

@@ -221,7 +221,7 @@ def test_exact_dropout_weights_items_by_their_norm():
     penalty = rate / (1 - rate) * np.sum(norms * np.sum(W**2, axis=1))
     assert expected == pytest.approx(np.sum((X - X @ W) ** 2) + penalty, rel=1e-12)
     uniform = rate / (1 - rate) * norms.mean() * np.sum(W**2)
-    # Both are equal only if all items have the same norm.
+    # The two penalties are equal only if all items have the same norm.
     assert penalty != pytest.approx(uniform, rel=1e-3)
 
 
@@ -233,7 +233,7 @@ def test_ties_at_the_cut_leave_two_solutions_and_warn():
     with pytest.warns(AmbiguousSolutionWarning, match="singular values 2 of the last component"):
         A, B = solution(X, 2, 3.0)
     best = objective_dropout(X, A, B, 3.0)
-    other = B[[0, 2, 1, 3]]  # This is the other direction with the same singular value.
+    other = B[[0, 2, 1, 3]]  # the other direction with the same singular value
     assert not np.allclose(cosines(B), cosines(other))
     assert objective_dropout(X, other, other, 3.0) == pytest.approx(best, rel=1e-12)
 
@@ -637,7 +637,7 @@ def test_theorem_0_fails_below_the_rank():
     X = deficient_interactions(rank=3)
     A, B = solution(X, 4, 2.0)
     other = B.copy()
-    other[:, 3] = np.arange(9)  # This column is free, because the column of A is zero.
+    other[:, 3] = np.arange(9)  # this column is free, because the same column of A is zero
     np.testing.assert_allclose(A @ other.T, A @ B.T, atol=1e-12)
     G = np.linalg.lstsq(B, other, rcond=None)[0]
     assert not np.allclose(B @ G, other, atol=1e-3)

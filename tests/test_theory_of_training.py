@@ -216,8 +216,8 @@ def test_decay_that_exceeds_the_noise_balances(two_noise_levels):
     X, users, items = two_noise_levels
     rng = np.random.default_rng(5)
     P, Q = rng.normal(size=(40, 2)), 0.3 * rng.normal(size=(30, 2))
-    # The product of the step and the residual variance is at most 0.003, and twice the decay is
-    # 0.2.
+    # The product of the step and the residual variance is at most 0.003. Twice the decay is 0.2, so
+    # the decay is much larger than the noise.
     P, Q = descended(P, Q, X, users, items, 0.003, 0.1, 100, rng)
     assert condition_to_balance(P, Q) < 1.05
 
@@ -567,7 +567,7 @@ def test_at_rest_the_slowest_direction_counts(sparse_model):
     weighted = (Q.T * noise.item_weights) @ Q + (P.T * noise.user_weights) @ P
     values = scipy.linalg.eigh(weighted, Q.T @ Q + P.T @ P, eigvals_only=True)
     assert epochs == pytest.approx(1 / (step * values[0]), rel=1e-3)
-    # The time is longer than from any start nearby.
+    # From other starts nearby, the time is at most 1.1 times as long.
     for seed in range(5):
         near = np.eye(3) + 0.05 * np.random.default_rng(seed).normal(size=(3, 3))
         moved = gradient_noise(Q @ near, P @ np.linalg.inv(near).T, slopes, step=step)

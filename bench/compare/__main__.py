@@ -153,7 +153,8 @@ def measure_rows(rows, arguments, document, descriptions, save):
         print(f"\n{row.title}")
         print_row(result, descriptions)
         for name in set(arguments.library).intersection(descriptions) - set(result["libraries"]):
-            if arguments.library != worker.names_of_libraries():  # the user has named libraries
+            # The condition is true if the user has named libraries.
+            if arguments.library != worker.names_of_libraries():
                 label = descriptions[name]["name"]
                 reason = f"{name}.py defines no function {row.operation}"
                 print(f"  no time is reported for {label}: {reason}")

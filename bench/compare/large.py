@@ -17,7 +17,8 @@ from bench.compare import tasks
 from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
 
 RANK = 16
-# The matrix is written to this folder, which Git ignores, because /tmp may lie in memory.
+# The matrix is written to this folder and not to /tmp, because /tmp may lie in memory. Git ignores
+# this folder.
 SCRATCH = machine.ROOT / ".bench"
 TITLES = {
     "gram": f"X'(X A), {tasks.COLUMNS} columns",

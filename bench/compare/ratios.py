@@ -59,7 +59,8 @@ def verdict(low, high, busy):
 def sentence(name, theirs, ours, busy):
     """Return a sentence that says how many times as fast as another library fastcos is."""
     ratio, low, high = ratio_of(theirs, ours)
-    # A single process does not show how much processes differ.
+    # With only one process, the interval is infinite, because one process does not show how much
+    # processes differ.
     interval = f" [{low:.2f}, {high:.2f}]" if math.isfinite(high) else ""
     if verdict(low, high, busy) == "busy":
         cores = "an unknown number of" if busy is None else f"{busy:.1f}"

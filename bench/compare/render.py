@@ -15,11 +15,12 @@ FIGURE = ROOT / "docs" / "figures" / "speed.png"
 README = ROOT / "README.md"
 HOWTO = ROOT / "docs" / "howto" / "benchmark.md"
 SPEED = ROOT / "docs" / "speed.md"
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # of the machines; Okabe and Ito (2008)
+# The colours of the machines are from the palette of Okabe and Ito (2008).
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
-# The rows of the README and of the picture. A row is a task, its size, a second size that is shown
-# if the first has no verdict, and a short title. The README also lists every row in which fastcos
-# is slower.
+# The rows of the README and of the picture. Each row contains a task, a size, another size that is
+# shown if the first size has no verdict, and a short title. The README also lists every row in
+# which fastcos is slower.
 README_ROWS = (
     ("one_query", "small", "small", "1 query among {n:,} x {d}"),
     ("one_query", "medium", "large", "1 query among {n:,} x {d}"),
@@ -38,7 +39,8 @@ def newest(folder):
     Machines whose instruction set was not limited come first.
     """
     documents = {}
-    for path in sorted(Path(folder).glob("*/*.json")):  # the folders are named after their dates
+    # The names of the folders are dates, so newer results replace older ones.
+    for path in sorted(Path(folder).glob("*/*.json")):
         document = json.loads(path.read_text("utf8"))
         documents[document["machine"]] = document
     return dict(sorted(documents.items(), key=lambda item: bool(item[1]["tags"])))
@@ -121,7 +123,7 @@ def library_of(comparison):
     return ", ".join(filter(None, parts))
 
 
-# The words of the README for the verdicts that name no winner.
+# The words that the README uses for the verdicts that name no winner.
 EXPLANATIONS = {"undecided": "undecided", "busy": "disturbed by other programs"}
 
 COLUMNS = (

@@ -20,7 +20,8 @@ class Setting(NamedTuple):
 
 
 DEFAULT = [Setting()]
-# The kernels of OpenBLAS: name, value of OPENBLAS_CORETYPE, and the instruction set they need.
+# For each kind of OpenBLAS kernels: its name, the value of OPENBLAS_CORETYPE that selects it, and
+# the instruction set that it needs.
 OPENBLAS_KERNELS = (("AVX-512", "SkylakeX", "avx512f"), ("AVX2", "Haswell", "avx2"))
 
 

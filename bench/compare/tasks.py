@@ -16,7 +16,8 @@ from bench import check, data
 K = 10
 COLUMNS = 64
 SVD_TOLERANCE = 1e-2
-# The largest error of a product of float32 numbers, as a share of the largest entry of the result.
+# The largest allowed error of a product of float32 numbers, as a share of the largest entry of the
+# result.
 PRODUCT_TOLERANCE = 1e-4
 
 
@@ -25,7 +26,7 @@ class Task(NamedTuple):
 
     title: str  # the task in words; the numbers of its size are formatted into it
     operation: str  # the name of the function in bench/compare/libraries/*.py
-    sizes: dict  # the arguments of make, by the name of the size
+    sizes: dict  # for each name of a size, the arguments of make
     make: Callable  # returns the arguments of the operation, by name
     checker: Callable  # takes these arguments, and returns a function that refuses wrong answers
 

@@ -14,8 +14,8 @@ from bench.compare.settings import Setting
 from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
 
 FASTCOS = "fastcos"
-# The number of turns in which the settings of a library are tried, and the largest number of turns
-# per process.
+# A turn is a series of timed calls. TRIAL_TURNS is the number of turns in which each setting of a
+# library is tried, and MAX_TURNS is the largest number of turns per process.
 TRIAL_TURNS, MAX_TURNS = 2, 7
 
 
@@ -216,7 +216,8 @@ class RowMeasurement:
         libraries = {}
         for name, label in self._names.items():
             libraries[name] = library = {"name": label}
-            if name in self._absent:  # also if the library failed in a later process only
+            # A library is also absent if it failed only in a later process.
+            if name in self._absent:
                 library["absent"] = self._absent[name]
                 continue
             library["seconds"] = [seconds[name] for seconds, _ in self._processes]

@@ -22,13 +22,14 @@ from packaging.requirements import Requirement
 from bench.compare import libraries, settings
 
 ROOT = Path(__file__).parents[2]
-# The seconds of calls in one turn. A shorter call is repeated.
+# The seconds that one turn of a library lasts. A call that takes less time is repeated.
 TURN_SECONDS = 0.02
 # Before the next library is called, all threads of a library must have used less than a tenth of a
 # core for 5 ms, because threads that wait actively would slow the next library down.
 QUIET_SECONDS, QUIET_SHARE = 5e-3, 0.1
-# By default, threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s. Here they wait for
-# only 2^22 cycles, which is 2 ms, but still longer than the pause between two calls of one turn.
+# By default, threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s. With this setting,
+# they wait for only 2^22 cycles, which is 2 ms. This is still longer than the pause between two
+# calls of one turn.
 OPENBLAS_WAIT = {"OPENBLAS_THREAD_TIMEOUT": "22"}
 # The functions that a library's file may define.
 OPERATIONS = ("search", "self_join", "sparse_join", "product", "gram", "svd")
@@ -150,7 +151,8 @@ def versions_of(module, blas):
 
 def description(name):
     """Return the facts about a library that the comparison needs before it starts processes."""
-    before = {} if name == "numpy" else blas_libraries()  # this process has imported NumPy
+    # This process has already loaded NumPy's BLAS, so the difference of two lists would lack it.
+    before = {} if name == "numpy" else blas_libraries()
     module = library(name)
     blas = [version for path, version in blas_libraries().items() if path not in before]
     return {
@@ -178,8 +180,8 @@ def time_turn(call):
         started = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - started)
-    # If there are several calls, the first one is left out, because before it the caches hold the
-    # data of another library.
+    # If there are several calls, the first one is left out, because before the first call the
+    # caches hold the data of another library.
     return statistics.median(seconds[1:] or seconds)
 
 

@@ -95,7 +95,8 @@ def compare_join(n: int, n_groups: int, sigma: float) -> None:
             nearest = index.search(unit[members], min(11, len(members)))[1]
             theirs[members, : nearest.shape[1]] = members[nearest]
     faiss_seconds = time.perf_counter() - started
-    theirs[theirs == np.arange(n)[:, None]] = -1  # FAISS also finds the query row itself
+    # FAISS also finds the query row itself, so this line removes it.
+    theirs[theirs == np.arange(n)[:, None]] = -1
     differing = np.flatnonzero((np.sort(theirs)[:, 1:] != np.sort(ours)).any(axis=1))
     n_wrong = 0
     for row in differing:

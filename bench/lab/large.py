@@ -50,16 +50,19 @@ from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, shard_wr
 
 K = 10
 ERRORS = Console(stderr=True)
-# The number of draws per block of users. Generating a block takes half a gigabyte of memory.
+# The number of interactions that are drawn for one block of users. Generating a block takes half a
+# gigabyte of memory.
 DRAWS_PER_BLOCK = 1 << 24
 # The popularity of items falls as 1 / rank^EXPONENT.
 EXPONENT = 0.8
 # The bytes per non-zero. On disk, a non-zero takes 4 bytes for its column. In memory, it takes 4
-# more for its float32 value. The operation `items` holds the rows and their transpose in memory.
+# more bytes for its float32 value. The operation `items` holds the rows and their transpose in
+# memory, which takes 18 bytes per non-zero.
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
-# For the operations on interactions: the seconds per non-zero, in a run with 1e9 non-zeros and 64
-# columns. For the other operations: the seconds per pair of rows with 256 columns. WRITING is the
-# seconds per non-zero for writing shards (docs/dev/benchmarks.md, "A billion non-zeros").
+# SECONDS contains the time that an operation takes per unit of work. For the operations on
+# interactions, the unit is a non-zero, in a run with 1e9 non-zeros and 64 columns. For the other
+# operations, the unit is a pair of rows with 256 columns. WRITING is the seconds per non-zero for
+# writing shards (docs/dev/benchmarks.md, "A billion non-zeros").
 SECONDS = {"gram": 1.1e-7, "svd": 5.3e-7, "items": 2.9e-7, "search": 5e-10, "audit": 1e-9}
 WRITING = 3e-7
 # The number of items or columns whose answers are computed again in float64.
@@ -99,8 +102,8 @@ def write_rows(path, n, d, seed):
     rows.flush()
 
 
-# Each of the following functions checks an answer. It returns the certificate of the answer, and
-# the bytes whose digest the script prints.
+# Each of the following functions checks an answer. The function returns the certificate of the
+# answer, and the bytes whose digest the script prints.
 
 
 def check_gram(shards, Q, product):
@@ -156,8 +159,9 @@ DENSE = {
 }
 
 
-# on_interactions and on_rows return the timed call, the function that checks its answer, the sizes
-# of the data, and the name and the number of the units of work.
+# The functions on_interactions and on_rows prepare an operation. They return the timed call, the
+# function that checks the answer of the call, the sizes of the data, and the unit of work with the
+# number of units.
 
 
 def on_interactions(options, name, where, stack):
@@ -294,7 +298,7 @@ def main():
     if any("worker" in where for where in options.where) and options.operations != ["search"]:
         parser.error("--where with workers takes --operations search")
     options.memory = options.memory or fastcos.get_config().working_memory
-    if options.data:  # a line has about 16 bytes
+    if options.data:  # a line of the file has about 16 bytes
         options.nnz = options.data.stat().st_size / 16
     options.nnz, options.users = int(options.nnz), options.users or max(1, int(options.nnz) // 50)
     disk, memory = needs(options)

@@ -20,8 +20,8 @@ from fastcos.linalg import operators
 from fastcos.parallel import buffer_pool
 from fastcos.search.layout import tile_layout
 
-# The seconds of a probe. A probe is a hundred times as long as the start of a thread, but short
-# compared with a turn.
+# The seconds that a probe takes. A probe is a hundred times as long as the start of a thread, but
+# much shorter than a turn (a series of timed calls).
 _PROBE_SECONDS = 2e-3
 # The smallest and the largest number of bytes that a probe of the bandwidth reads. The smallest
 # number fits in a first-level cache, and the largest number is twice the size of the largest
@@ -35,33 +35,35 @@ _PASS_VALUES = 2**22
 # The number of rows that a gather adds. With this number of rows, the time for storing the sum at
 # the end is negligible.
 _GATHERED_ROWS = 2**10
-# The number of rows and columns of the matrices that the gemm probes multiply. With this number,
-# the rate is close to the best. One product takes 10 ms at 100 GFLOP/s.
+# The number of rows and columns of the matrices that the gemm probes multiply. Matrices of this
+# size are multiplied at nearly the highest rate. One product takes 10 ms at 100 GFLOP/s.
 _GEMM_SIZE = 768
 # The number of columns of the tile probe. Packed as int8, a panel of items and a panel of queries
 # with this number of columns take 16 kB.
 _TILE_DEPTH = 256
-# The number of blocks that the tile probe multiplies. The blocks take 2 ms with AMX, at a rate
-# within 2 % of the rate of 512 blocks.
+# The number of blocks that the tile probe multiplies. With AMX, this takes 2 ms, and the rate
+# differs from the rate of 512 blocks by at most 2 %.
 _TILE_BLOCKS = 16
 
 
 class Work(NamedTuple):
     """The operations and bytes that one call needs by the plain method, which takes no shortcut."""
 
-    # The number of units of work, such as pairs, rows or non-zeros, for computing the throughput.
+    # The number of units of work, such as pairs, rows or non-zeros. The throughput is this number
+    # divided by the time.
     units: float
     multiply_adds: float = 0.0
     # The arithmetic whose peak rate bounds the multiply-adds. "float32" and "float64" are products
     # of matrices; "tile" is the inner loop of the search on data in the first-level cache, which
     # uses int8 if the CPU has such instructions.
     arithmetic: str = "float32"
-    # Bytes that must be read and written: every input and every output once.
+    # The number of bytes that must be read and written if the call reads every input once and
+    # writes every output once.
     reads: float = 0.0
     writes: float = 0.0
-    # The number of rows that are read one by one from a float32 table, and the shape of the table.
-    # `order` contains the first int32 row numbers, in the order in which the rows are read; None
-    # stands for random row numbers.
+    # `gathers` is the number of rows that are read one by one from a float32 table, and `table` is
+    # the shape of this table. `order` contains the first of the row numbers as int32, in the order
+    # in which the rows are read; None stands for random row numbers.
     gathers: float = 0.0
     table: tuple[int, int] = (0, 0)
     order: Any = None
@@ -117,8 +119,8 @@ def roofs():
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
     rates = _tile_rate, _gemm_rate("float32"), read_rate
-    # The best of several probes counts, because the first probe compiles its kernel and because
-    # other work on the machine lowers a rate.
+    # The highest rate of several probes counts. The first probe also compiles its kernel, and other
+    # work on the machine lowers the rates.
     best = [max(rate() for _ in range(_ROOF_PROBES)) for rate in rates]
     return {tile: 2 * best[0], "float32 gemm": 2 * best[1]}, best[2]
 
@@ -191,7 +193,7 @@ def _ones(*shape):
     return values
 
 
-# Each of the next functions returns a function that measures a rate per second.
+# Each of the following functions returns another function, which measures a rate per second.
 
 
 def _memory_rate(kernel, bytes_per_value, size):
@@ -199,7 +201,8 @@ def _memory_rate(kernel, bytes_per_value, size):
 
     The kernel works on arrays of `size` float32 values, on all threads.
     """
-    # One pass over few values would take less time than the call of the kernel.
+    # Several passes are made, because one pass over few values would take less time than the call
+    # of the kernel.
     passes = max(1, _PASS_VALUES // size)
     call = functools.partial(parallel.run, kernel, _parts(size), passes, *_ones(2, size))
     return functools.partial(_rate, float(bytes_per_value * passes * size), call)

@@ -20,8 +20,8 @@ from bench.lab.timing import in_turns
 from fastcos import get_measure, io, list_measures, top_k
 
 K, ROWS, COLUMNS = 10, 40_000, 128
-# The benchmark has no suitable rows for these measures, which need bags of words, or rows that
-# consist of two halves.
+# These measures are left out, because the benchmark has no suitable rows for them. One of them
+# needs bags of words, and the other one needs rows that consist of two halves.
 EXCLUDED = {"word_rotators_distance", "weight_cosine"}
 
 

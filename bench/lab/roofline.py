@@ -19,7 +19,7 @@ from fastcos.plots.style import COLOURS, figure_style
 
 FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "roofline.png"
 TURNS = 7
-# The names of the resources of bench/lab/limits.py in the figure.
+# The names that the figure uses for the resources of bench/lab/limits.py.
 RESOURCES = {
     "tile": "integer multiplication", "float32": "float32 multiplication",
     "float64": "float64 multiplication", "read": "reading memory",
@@ -115,7 +115,8 @@ def measure(name, prepare):
     limit = limits.Limit(work)
     turns = [(limit.seconds(), seconds(call)) for _ in range(TURNS)]
     percents = [100 * limit_seconds / call_seconds for limit_seconds, call_seconds in turns]
-    # The first quartile is used, because other work on the machine slows down only some turns.
+    # The first quartile of the times is used, because other work on the machine slows down only
+    # some turns.
     limit_seconds, call_seconds = np.quantile(turns, 0.25, axis=0)
     return {
         "name": name, "seconds": float(np.median(turns, axis=0)[1]),

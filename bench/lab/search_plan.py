@@ -64,8 +64,8 @@ def packing_against_scoring(d):
     n_items = 12_800_000 // d
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
-    # With these settings of the cost model, the planner chooses the same method for any number of
-    # queries.
+    # With each of these settings of the cost model, the planner chooses the same method for any
+    # number of queries.
     never = {"min_queries_unpacked": 1, "max_queries_unpacked": 0}
     always = {"min_queries_unpacked": 1, "max_queries_unpacked": 10**6, "min_work_unpacked": 0}
     costs_by_method = (
@@ -130,7 +130,7 @@ def duplicates():
     for copies in (1, 2, 3, 5, 20):
         rows = np.repeat(gaussian(20_000 // copies, 64), copies, axis=0)
         join = partial(fastcos.top_k, rows, k=K)
-        # With an excluded pair of rows, every copy is searched separately.
+        # If a search excludes a pair of rows, it searches every copy of a row separately.
         excluded = sp.csr_array(([1.0], ([0], [1])), shape=(len(rows), len(rows)))
         table.append((copies, milliseconds(join), milliseconds(partial(join, exclude=excluded))))
     header = ("copies of each row", "top_k, ms", "one by one, ms")

@@ -15,8 +15,8 @@ import numpy as np
 import fastcos
 from bench.vibe.module import MEASURES
 
-# The number of lists whose items are scored at once. The rows of 256 lists take 0.4 GB at k = 100
-# and 1,024 columns, half of it as float64 copies.
+# The number of lists whose items are scored at once. At k = 100 and 1,024 columns, the rows of 256
+# lists take 0.4 GB. Half of this memory is for float64 copies of the rows.
 LISTS_PER_BLOCK = 256
 
 

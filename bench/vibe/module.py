@@ -8,7 +8,7 @@ import fastcos
 
 try:
     from vibe.algorithms.base.module import BaseANN
-except ImportError:  # VIBE is not installed, as in the repository of fastcos
+except ImportError:  # VIBE may be missing, as in the repository of fastcos
     BaseANN = object
 
 # For each distance of VIBE, the measure of fastcos that orders items in the same way.

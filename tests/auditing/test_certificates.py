@@ -7,7 +7,7 @@ from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import certified_neighbors, rescaling_radii
 from fastcos.auditing.neighbor_edges import as_edges
 from fastcos.similarity.cosine_bounds import cosine_interval
-from fastcos.validation import read_only  # to compile only the type that searches use
+from fastcos.validation import read_only  # read-only rows compile only the type that searches use
 from tests.oracles.audit import cosine, cosine_matrix, minimise_over_box, neighbour_sets, random_map
 
 FAMILIES = ("linear", "rescaling")
@@ -88,7 +88,8 @@ def test_rescaling_radius_is_where_an_item_can_pass():
             radius = certified.radius[i, r]
             if not 1.05 < radius < 3:
                 continue
-            # A numerical minimiser finds an item that passes if ln(radius) grows by 5 %.
+            # If ln(radius) grows by 5 %, a numerical minimiser finds an item that overtakes the
+            # neighbour. If ln(radius) shrinks by 1 %, it finds none.
             assert least_lead(items, i, j, outsiders, 0.99 * np.log(radius), rng) > -1e-9
             assert least_lead(items, i, j, outsiders, 1.05 * np.log(radius), rng) < 0
 
@@ -187,7 +188,9 @@ def test_a_zero_row_can_pass_a_neighbour():
     items = np.array([[1.0, 1.0], [1.0, -0.9], [0.0, 0.0], [-1.0, 0.0]])
     certified = certified_neighbors(items, 1, 3.0, family="rescaling", rows=[0])
     assert certified.indices[0, 0] == 1
-    # The sign of cosine(x, y) is that of 1 - 0.9 w, so the zero row passes y at D = (1, sqrt(0.9)).
+    # If the squared weights of the two dimensions are 1 and w, cosine(x, y) has the sign of 1 - 0.9
+    # w. At w = 1 / 0.9, which is D = (1, sqrt(0.9)), the zero row is therefore as near to x as y
+    # is.
     radius = certified.radius[0, 0]
     assert np.log(radius) == pytest.approx(-0.5 * np.log(0.9), rel=0.011)
     assert radius < np.sqrt(1 / 0.9)

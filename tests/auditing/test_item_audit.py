@@ -33,7 +33,7 @@ def by_name(rows):
 
 def test_labels_of_two_rows_among_many_are_audited():
     rng = np.random.default_rng(0)
-    # The audit draws 1,000 of the 3,000 items, and no two of these share a label.
+    # The audit draws 1,000 of the 3,000 items, and no two of the drawn items share a label.
     labels = np.concatenate([np.arange(2994), np.repeat([2994, 2995, 2996], 2)])
     centres = rng.standard_normal((2997, 8))
     items = (centres[labels] + 0.3 * rng.standard_normal((3000, 8))).astype(np.float32)
@@ -163,7 +163,8 @@ def test_identical_users_have_no_query_metric():
     _, _, items, _ = model(12)
     report = audit(items, np.ones((50, 6)), k=5)
     assert [row.name for row in report.invariant_baselines] == ["whitened"]
-    # Every item has equal predictions, so all cosines are 1 or -1, and the map is not invertible.
+    # All users are equal, so the predictions for an item are equal, too. All cosines between the
+    # predictions of two items are therefore 1 or -1, and the map is not invertible.
     same = by_name(report.parametrizations)["users_orthonormal"]
     assert same.jaccard < 0.2
     assert same.condition is None
@@ -313,7 +314,7 @@ def test_verdict_names_its_premise():
         assert "Continue to use the cosine" in verdicts[name, "cosine"].advice[0]
     assert "--trained-on" in verdicts["unit", "unknown"].advice[0]
     assert "before they were normalised" in verdicts["unit", "dot"].advice[0]
-    # This is the reason for the premise: a rescaling changes cosines of users and items.
+    # The verdict relies on the fact that a rescaling changes cosines of users and items.
     D = np.linspace(1, 1.2, 6)
     before, after = (
         cosine_matrix(np.vstack(both)) for both in ((users, items), (users * D, items / D))
@@ -381,8 +382,8 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         )
         < 0.58
     )
-    # Two products of one department are no closer than others, but neighbours share a department
-    # 1.4 times as often as by chance.
+    # Two products of one department are no closer than products of different departments, but
+    # neighbours share a department 1.4 times as often as by chance.
     result = report.label_test
     assert result.auc_p > 0.05
     assert result.precision > 1.3 * result.chance

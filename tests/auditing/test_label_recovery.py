@@ -35,7 +35,7 @@ def test_rescalings_attain_both_ends():
     bounds = label_recovery_range(items, labels, 3.0)
     for D, auc in ((bounds.low_rescaling, bounds.low), (bounds.high_rescaling, bounds.high)):
         assert D.max() / D.min() <= 3 * (1 + 1e-12)
-        # The AUC of all items, nine tenths of which the search did not see, is about the same.
+        # The search used only a tenth of the items, but the AUC of all items is about the same.
         assert pair_auc(items / D, labels).value == pytest.approx(auc, abs=0.01)
     assert pair_auc(items, labels).value == pytest.approx(bounds.given, abs=0.01)
     assert bounds.low <= bounds.given <= bounds.high

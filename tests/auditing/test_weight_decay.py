@@ -65,7 +65,7 @@ def test_audit_says_what_balanced_factors_mean():
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
-    # The loss has no such decay, so the training algorithm chose the scale.
+    # The loss has no weight decay on both sides, so the training algorithm chose the scale.
     assert "weight decay on users and items" not in decided.verdict
     assert "as after gradient descent from small initial factors" in decided.verdict
     assert "The algorithm, not the loss, chose this scale of the dimensions" in decided.verdict

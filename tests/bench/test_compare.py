@@ -289,7 +289,8 @@ def test_disturbed_processes_are_measured_again(monkeypatch):
     saved = []
     command.measure_rows([row], arguments, new, actual, lambda _: saved.append(1))
     result = new["results"][row.key]
-    # The highest load in the second and fourth process, the only ones that count.
+    # The reported load is the highest one of the second and the fourth process, because only these
+    # processes count.
     assert result["busy"] == 0.01
     assert [len(result["libraries"][name]["seconds"]) for name in actual] == [2, 2]
     assert len(saved) == 4

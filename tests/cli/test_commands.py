@@ -91,7 +91,8 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     assert len(colours) <= 256
     # The text is black, and the space between the panels is white.
     assert colours >= {(0, 0, 0), (255, 255, 255)}
-    # Both ends of the colour scale occur, up to one pixel of the colour bar.
+    # Both end colours of the colour scale occur in the figure. They may differ by the step from one
+    # pixel of the colour bar to the next.
     for end in ((103, 0, 31), (5, 48, 97)):
         distances = np.abs(np.array(list(colours)) - end).max(axis=1)
         assert distances.min() <= 6
@@ -321,8 +322,8 @@ def test_neighbors_fit_measures_to_the_model(fitted, tmp_path, capsys, name):
     model = LinearMF.load(fitted / "model")
     rows, measure = model.item_embeddings().astype(np.float64), name
     if name == "project_back_items":
-        # project_back_items needs the second moment of the users, which is diag(s σ²), as X A = U Σ
-        # s^½.
+        # The measure project_back_items needs the second moment of the users. The users are X A = U
+        # Σ s^½, so their second moment is diag(s σ²).
         users = np.diag(model.singular_values_ * np.sqrt(model.shrinkage_))
         measure = get_measure(name, other=users)
     truth = top_k(rows, k=3, measure=measure)

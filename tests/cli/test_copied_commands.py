@@ -16,7 +16,8 @@ from fastcos.similarity.rescalings import rescalings
 RANDOM = np.random.default_rng(0)
 N, D = 60, 5
 ITEMS, USERS = RANDOM.standard_normal((N, D)), RANDOM.standard_normal((90, D)) * [3, 2, 1, 1, 1]
-# There are three kinds of ids: texts, shuffled numbers from 1, and shuffled row numbers.
+# There are four kinds of ids: texts, shuffled numbers from 1, shuffled row numbers, and row numbers
+# in order.
 OWN_IDS = {
     "texts": [f"film {n} #{n % 7}" for n in range(N)],
     "from 1": (np.random.default_rng(1).permutation(N) + 1).tolist(),
@@ -186,7 +187,7 @@ def test_compare_and_fit_print_commands_that_keep_the_items(kind, capsys):
     words = ["log.csv", "--user", "who", "--item", "what", "--value", "n", "--rank", "4"]
     commands = printed_commands(capsys, "compare", *words, "--measures", "cosine")
     known = sorted({item for _, item, _ in rows})
-    if commands[0][0] == "recommend":  # The suggested command reads the columns of the table itself
+    if commands[0][0] == "recommend":  # such a command would read the columns of the table itself
         pytest.fail(f"a model must win: {commands}")
     fit, serve = commands
     (audit,) = printed_commands(capsys, *fit)

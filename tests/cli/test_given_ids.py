@@ -226,7 +226,8 @@ def test_options_in_messages_exist():
         is_command = file.parent.name == "cli" and file.stem in COMMANDS
         for text in texts_in(file):
             options = re.findall(r"(?<![\w(-])--[a-z][a-z-]*[a-z](?![\w-])", text)
-            # A single word may be part of a command to copy, perhaps of another command.
+            # A text without spaces may be part of a command that the output suggests, perhaps of
+            # another command than this one.
             is_part = " " not in text
             of_others = is_part or any(f"fastcos {one}" in text for one in COMMANDS)
             allowed = set().union(*own) if is_command and not of_others else everywhere

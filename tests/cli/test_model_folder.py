@@ -27,7 +27,8 @@ def folder(tmp_path_factory):
     sp.save_npz(folder / "X.npz", X)
     rows, columns = X.nonzero()
     lines = [f"u{u},{i},{X[u, i]}" for u, i in zip(rows, columns, strict=True)]
-    # The file has an unknown item, and its rows are in another order.
+    # The CSV file contains an item that the model does not know, and its rows are in another order
+    # than those of X.
     lines = ["u0,unknown,3", *lines[::-1]]
     (folder / "X.csv").write_text("user,item,count\n" + "\n".join(lines) + "\n")
     labels = [f"{i},c{code}" for i, code in enumerate(clusters)]
@@ -83,7 +84,7 @@ def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, 
     users, items = (np.load(tmp_path / f"{side}.npy") for side in ("users", "items"))
     truth = np.load(folder / "users.npy") @ np.load(folder / "items.npy").T
     ours = users @ items.T
-    if file == "X.csv":  # The CSV has its users sorted as texts, and no users without interactions.
+    if file == "X.csv":  # the CSV sorts users as texts, and lacks users without interactions
         users_with_truth = np.flatnonzero(truth.any(axis=1))
         truth = truth[users_with_truth[np.argsort([f"u{u}" for u in users_with_truth])]]
     np.testing.assert_allclose(ours, truth, atol=1e-4 * np.abs(truth).max())

@@ -115,7 +115,7 @@ def test_commands_read_tables_of_vectors(folder, command):
     }[command]  # fmt: skip
     assert main([command, "v.jsonl", *words]) == 2  # two columns of vectors
     assert main([command, "v.jsonl", "--vector-column", "a", *words]) in (0, 1)
-    if command == "neighbors":  # The option names the column of vectors in both files.
+    if command == "neighbors":  # the option applies to the items and to the queries
         (folder / "q.jsonl").write_text(json.dumps(rows[1]))
         files = ["v.jsonl", "--queries", "q.jsonl", "--out", "n.csv", "--k", "1"]
         assert main([command, *files, "--vector-column", "b"]) == 0

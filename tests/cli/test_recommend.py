@@ -56,7 +56,7 @@ def matrix(path):
         ("user_item_dot", "model"),
         ("project_back_users", "model"),
         ("cosine", "model"),
-        ("cosine", "none"),  # Cosines of the columns of the interactions.
+        ("cosine", "none"),  # cosines of the columns of the interactions
     ],
 )
 def test_recommend_follows_the_model_without_what_was_seen(folder, measure, model):
@@ -76,7 +76,7 @@ def test_recommend_follows_the_model_without_what_was_seen(folder, measure, mode
 
     def cosines(R):
         norms = np.sqrt((R * R).sum(axis=1))
-        # Cosines of counts are exact, so the same items tie.
+        # Inner products of counts are exact, so the same items tie as in the command.
         scores = R @ R.T / np.outer(norms, norms)
         np.fill_diagonal(scores, -2)
         return scores
@@ -107,7 +107,7 @@ def test_recommend_from_factors_of_implicit_with_ids(folder):
     X, users, items = matrix(folder / "seen.csv")
     random = np.random.default_rng(0)
     A, B = random.standard_normal((len(users), 5)), random.standard_normal((len(items), 5))
-    # The order of the model's rows differs from that of the ids.
+    # The items of the model are in another order than the items of the table.
     order = random.permutation(len(items))
     np.savez(folder / "als.npz", user_factors=A, item_factors=B[order])
     np.save(folder / "items.npy", np.array(items)[order])
@@ -211,7 +211,8 @@ def test_commands_after_compare_run_and_keep_options(
         assert fitted[key] == compared[key], key
 
 
-# The arguments, and the number of suggested commands: only one if no model is better.
+# For each data set: the arguments, and the number of suggested commands. There is only one
+# suggested command if no model is better.
 REAL = (
     (["ml-latest-small/ratings.csv.zip"], 2),
     (["online-retail/online_retail_pairs.csv.gz", "--value", ""], 1),

@@ -219,8 +219,8 @@ def test_doctor_advises_on_each_problem():
         (line,) = doctor.advice({**fine, name: value})
         assert words in line
     assert "slow" in doctor.advice({**fine, "instruction_set": "generic"})[0]
-    # No advice recommends `warmup` if it could not compile anything, or could not keep the compiled
-    # code.
+    # The advice does not recommend `warmup` if the command could not compile anything, or if the
+    # compiled code could not be stored.
     for name in ("cache_writable", "numba_installed"):
         (line,) = doctor.advice({**fine, name: False, "search_is_compiled": False})
         assert "fastcos warmup" not in line
@@ -360,8 +360,8 @@ def test_print_table_keeps_square_brackets(capsys):
     assert all(text in out for text in ("by [bold]", "[red]name[/red]", "[x]", "[/x]"))
 
 
-# The code records each call for which the process holds no compiled code, even if the cache on disk
-# does.
+# This code records each call for which the process holds no compiled code, even if the cache on
+# disk contains the compiled code.
 RECORDING = """
 import json, os
 from pathlib import Path

@@ -185,7 +185,7 @@ def test_label_task_draws_queries_per_label_and_weights_them():
 def test_label_task_precision_counts_ties_in_part():
     random = np.random.default_rng(4)
     rows, labels = blobs(60)
-    rows[20:40] = rows[5]  # All these items are equally near to each other and to the others.
+    rows[20:40] = rows[5]  # these items are equally near to each other and to any other item
     task = LabelTask(labels, np.full(60, True), random)
     [cosine] = [one for one in every_candidate(rows) if one.name == "cosine"]
     result = task.score(cosine, Embeddings(rows)).precision
@@ -240,7 +240,7 @@ def test_shuffled_labels_are_rarely_accepted():
         sizes = ([10, 490], [20, 480], [125] * 4)[seed % 3]
         labels = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
         accepted += compare_vectors(rows, labels, measures=["dot", "centered_cosine"]).beats_chance
-    assert accepted <= 2  # At a level of 0.5 %, 0.5 of 100 are expected.
+    assert accepted <= 2  # at a level of 0.5 %, chance alone passes 0.5 of 100 tests
 
 
 def test_compare_vectors_recommends_centring():

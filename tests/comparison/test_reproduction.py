@@ -4,7 +4,8 @@ import pytest
 
 from fastcos import compare, simulate_interactions
 
-# Ranges of the pairwise AUC over five seeds, by an independent implementation.
+# For each rescaling, the lowest and the highest pairwise AUC over five seeds, as computed by an
+# independent implementation.
 INDEPENDENT = {
     "orthonormal": (0.690, 0.705),
     "identity": (0.860, 0.896),
@@ -14,7 +15,8 @@ INDEPENDENT = {
     "smoothed": (0.932, 0.962),
     "eq2": (0.949, 0.973),
 }
-# Our seeds draw other clusters and exponents than that implementation.
+# Our seeds draw other clusters and exponents than that implementation does, so the ranges are
+# widened by this margin.
 MARGIN = 0.02
 
 

@@ -196,7 +196,7 @@ def test_store_is_loaded_for_its_model_alone(tmp_path):
     for call in (lambda: load(_Named("minilm@3")), lambda: load(EMBEDDING, model="minilm@3")):
         with pytest.raises(ValueError, match=r"must be of the model 'minilm@2' .* got 'minilm@3'$"):
             call()
-    store = load(EMBEDDING)  # This embedding has no name to compare.
+    store = load(EMBEDDING)  # the name of this embedding is unknown, so it is not compared
     store.add_texts(["more"])
     with pytest.raises(ValueError, match="'minilm@2', got 'mpnet@1'"):
         FastcosVectorStore.from_texts(TEXTS, EMBEDDING, model="mpnet@1").save_local(tmp_path)

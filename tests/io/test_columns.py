@@ -252,7 +252,7 @@ def test_several_columns_that_may_be_ids_are_refused(tmp_path):
     refused(write(tmp_path / "t.csv", text), "id_column must be given", "'' for none", "code, name")
     assert vectors_of(tmp_path / "t.csv", id_column="name")[0] == ["a", "b"]
     assert vectors_of(tmp_path / "t.csv", id_column="")[0] == [0, 1]
-    # If there is only one other column, it contains the ids, whatever its name is.
+    # If there is only one column besides the vectors, it contains the ids, whatever its name is.
     text = 'code,v\n7,"[1, 2]"\n9,"[3, 4]"\n'
     assert vectors_of(write(tmp_path / "t.csv", text))[0] == [7, 9]
     text = 'day,v\n2026-01-02,"[1, 2]"\n2026-01-03,"[3, 4]"\n'
@@ -297,7 +297,7 @@ def test_a_text_with_numbers_among_dimensions_is_refused(tmp_path):
         ('a,"[5, 6]"\nb,"[7, 8]"\n', (["a", "b"], [[5, 6], [7, 8]])),
         # NumPy's savetxt writes numbers in this form.
         ("1.0e+00,2.0e+00\n3.0e+00,4.0e+00\n", ([0, 1], [[1, 2], [3, 4]])),
-        # First lines that could be a header or not.
+        # These first lines could be headers or rows.
         ("a,5,6\nb,7,8\n", "got 'a, 5, 6': add a header line"),
         ("country,1990,1995\nFR,5,6\n", "got 'country, 1990, 1995': add a header line"),
         ("id,0.25,0.5\na,5,6\n", "add a header line"),

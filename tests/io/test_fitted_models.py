@@ -88,7 +88,7 @@ def test_scoring_embeddings_are_the_scores_of_the_model(kind, tmp_path):
     has_biases = kind != "ALS"
     # A user's bias raises the scores of all items equally, so it is omitted.
     scores = USERS @ ITEMS.T + has_biases * b
-    # The source is a model with both sides, or a file of the model's arrays.
+    # The factors are read from the model, and from a file of the model's arrays.
     arrays = {name: value for name, value in vars(model).items() if name != "fit"}
     np.savez(tmp_path / "model.npz", **arrays)
     for read, source in (

@@ -295,8 +295,8 @@ def test_member_must_name_one_of_several_files(tmp_path):
         io.read_interactions(tmp_path / "absent.csv")
 
 
-# All formats spell these ids in the same way. st.characters() has the same characters, but takes a
-# second to compute a table of Unicode.
+# All formats spell these ids in the same way. The strategy st.characters() would draw the same
+# characters, but takes a second to compute a table of Unicode.
 codes = st.one_of(st.integers(1, 0x7F), st.integers(1, 0xD7FF), st.integers(0xE000, 0x10FFFF))
 ids = st.text(codes.map(chr), min_size=1, max_size=6).map("x{}".format)
 numbers = st.integers(-(10**20), 10**20).map(str)

@@ -25,7 +25,7 @@ AWKWARD = [
     'say "hi"', "two\nlines", "x\r\ny", "naïve", "日本", "🦆", "[1, 2", "=1+1", "'", "a::b", "#c",
     "\\N", "0x1F", "+7", "x" * 490,
 ]  # fmt: skip
-REFUSED = "refused"  # stands in place of expected ids or numbers
+REFUSED = "refused"  # stands for ids or numbers that readers must refuse
 
 
 class Made:
@@ -170,7 +170,7 @@ def make_table(seed):
     if ids is not None and ids.name != "title":
         notes = [f"of {word}" for word in words(rng, n)]
         choices = [Made("note", "text", with_one(rng, notes, None) if n > 1 else notes, None)]
-        if not has_lists and n > 1:  # "mixed" could be a broken column of numbers
+        if not has_lists and n > 1:  # the column "mixed" could be a broken column of numbers
             choices.append(Made("mixed", "text", with_one(rng, notes, "5"), REFUSED))
         if has_lists:
             choices += [
@@ -185,7 +185,7 @@ def make_table(seed):
         extras = [one for one in choices if rng.random() < 0.3]
     roles = [*([ids] if ids else []), *vectors, *extras]
     refused = [one.name for one in roles if one.expected is REFUSED]
-    if refused:  # Readers may refuse a blank column instead.
+    if refused:  # readers may also refuse a blank column first
         refused += [one.name for one in extras if one.cells == [None] * n]
     columns = [*([ids] if ids else []), *vectors, *extras]
     columns = [columns[place] for place in rng.permutation(len(columns))]

@@ -323,7 +323,8 @@ def test_read_factors_strips_biases_of_two_files(tmp_path):
         factors = read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
     assert factors.items.shape == (20, 4)
     assert factors.scoring_embeddings().items.shape == (20, 5)
-    # Only the users' last column, which is constant, shows that the items' last column is a bias.
+    # Without the users, nothing shows that the last column of the items contains biases: only the
+    # constant last column of the users shows this.
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
     logistic, users = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)
@@ -468,7 +469,7 @@ def test_npz_with_a_hidden_array_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     entry = content.index(b"PK\x01\x02")
     after = content.index(b"PK\x01\x02", entry + 1)
-    # The comment of the first entry now covers the second entry.
+    # The stored length of the first entry's comment now includes the second entry.
     content[entry + 32 : entry + 34] = (content.index(b"PK\x05\x06") - after).to_bytes(2, "little")
     path.write_bytes(content)
     with pytest.raises(FastcosFormatError, match="directory declares 2 arrays, got 1"):

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 # A process that compiles writes this line to stderr; tests/kernels/test_native.py tests it.
 ANNOUNCED = "fastcos: compiling kernels once, for up to 2 minutes; later processes load them\n"
 
-# The code of the processes: one kernel calls a kernel in another file.
+# The code that the processes run: a kernel that calls a kernel in another file.
 CALLER = """
 from .callee import leaf
 from .jit import kernel

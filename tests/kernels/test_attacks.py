@@ -109,7 +109,7 @@ def test_attacked_radii_are_levels_with_counterexamples():
     zero = np.isnan(inner)
     assert set(inner[~zero]) <= {*levels, np.inf}
     assert np.isfinite(inner[~zero]).any()
-    # Neighbours that are certified at a level are not attacked there.
+    # Neighbours that are certified at a level are not attacked at this level.
     assert radii[12].min() >= 1.3
     for i in range(10, 20):
         for r in range(k):

@@ -72,7 +72,8 @@ def test_refined_certificate_agrees_with_numerical_minimisation(n):
         assert least > 0 or not sure
         joint += sure
     assert min(passed, refused) > n // 8
-    # The cheap test certifies fewer neighbours, but not too few.
+    # The joint certificate is cheaper than the refined one. It certifies fewer neighbours, but more
+    # than a quarter as many.
     assert passed // 4 < joint < passed
 
 

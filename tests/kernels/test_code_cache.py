@@ -218,7 +218,8 @@ def test_code_of_a_wider_tier_is_not_used(package, tmp_path):
 
 @pytest.mark.slow
 def test_second_process_adds_no_files(tmp_path):
-    # A closure over an object that differs in every process would add an entry for every process.
+    # If a kernel were a closure over an object that differs in every process, every process would
+    # add an entry to the cache.
     code = """
 import numpy as np, scipy.sparse as sp
 from fastcos.linalg.csr import as_interactions
@@ -768,7 +769,8 @@ def searches(tmp_path, before="", **environment):
     return done.stdout.split(), done.stderr
 
 
-# The system does not list this user, as in a container with an arbitrary user id.
+# This code acts as if the system did not list the user, as in a container with an arbitrary user
+# id.
 NO_HOME = "import os, pwd; pwd.getpwuid = {}.__getitem__\n"
 # Neither os.access nor the file system refuses anything to root, so this code replaces the calls.
 FORBIDDEN = """

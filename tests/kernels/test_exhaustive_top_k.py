@@ -94,14 +94,15 @@ def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
         expected_scores, expected_columns = best(truth[i, some], some, k)
         np.testing.assert_array_equal(columns[r], expected_columns)
         np.testing.assert_allclose(scores[r], expected_scores, rtol=1e-15)
-    assert np.isnan(scores[[0, -1]]).all()  # these rows belong to other blocks
+    # These rows belong to other blocks, so they are not written.
+    assert np.isnan(scores[[0, -1]]).all()
     assert (columns[[0, -1]] == -7).all()
 
 
 def test_score_all_rows_compares_after_a_full_buffer():
     B = np.random.default_rng(0).random((200, 1))
-    # The buffer holds 76 candidates and is once reduced to the 3 best; the best item may stay in
-    # its place.
+    # The buffer holds 76 candidates. When it is full, it is reduced to the 3 best candidates, and
+    # the best item may stay in its place.
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
     scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(
@@ -163,7 +164,7 @@ def test_keep_above_drops_low_candidates():
         found = slice(starts[i], starts[i] + len(some))
         np.testing.assert_array_equal(columns[found], some)
         np.testing.assert_array_equal(scores[found], truth[i, some])
-    assert kept[0] == counts[0]  # this row belongs to another block
+    assert kept[0] == counts[0]  # this row belongs to another block, so it is not written
     np.testing.assert_array_equal(columns[: starts[1]], given[: starts[1]])
 
 

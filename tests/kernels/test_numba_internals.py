@@ -83,7 +83,7 @@ NAMES = {
     "entries": ["entry_point"],
 }  # fmt: skip
 CASES = [
-    # The default tests contain only one representative of these cases.
+    # The default tests contain only one of these cases.
     pytest.param(group, name, marks=[] if name == "_finalized" else pytest.mark.slow)
     for group, names in NAMES.items()
     for name in names
@@ -147,7 +147,8 @@ print(hashlib.sha256(norms.tobytes()).hexdigest())
 
 @pytest.mark.slow
 def test_vector_operations_take_llvm_s_own_pointers(tmp_path):
-    # A later llvmlite will not support typed pointers; with this variable, it already writes none.
+    # A later release of llvmlite will not support typed pointers. If this variable is 0, the
+    # current release already writes none.
     digests = []
     for typed in ("1", "0"):
         variables = {

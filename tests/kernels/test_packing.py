@@ -53,7 +53,8 @@ def test_rotate_row_keeps_inner_products(depth):
 def test_rotate_row_distributes_a_coordinate(depth):
     one_hot = np.zeros((2, depth), np.float32)
     one_hot[0, 7] = one_hot[1, -1] = 1
-    # One transform yields ±1 / sqrt(128); a second transform adds such numbers with random signs.
+    # One transform of a row with a single 1 yields entries of ±1 / sqrt(128). A second transform
+    # adds such entries with random signs.
     assert np.abs(rotated(one_hot)).max() <= (1 if depth == 128 else 4) * 128**-0.5 * 1.000001
 
 
@@ -101,17 +102,18 @@ def test_query_step_makes_codes_fit(isa):
         wide = codes.astype(int)
         np.testing.assert_array_equal(wide, np.rint(x * (np.float32(1) / step)))
         assert np.abs(wide).max() <= 127
-        # AVX2 adds the products of these 4 codes in int16; a factor of each product is at most 255.
+        # AVX2 adds the products of these 4 codes as int16 numbers. The other factor of each product
+        # is at most 255, so the sum of the codes is limited.
         groups = wide.reshape(6, 2, 2, 2).swapaxes(1, 2).reshape(12, 4)
         sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
         most_in_group = max(most_in_group, *map(np.max, sums))
         if np.abs(x).max() > 1e-30:
-            # The step is not larger than the limits require.
+            # The quantisation step is not larger than the limits on codes and sums require.
             assert np.abs(wide).max() == 127 or (isa == "avx2" and np.max(sums) >= 124)
     assert 127 <= most_in_group <= 128 if isa == "avx2" else most_in_group > 128
 
 
-# Other instruction sets than this CPU's compile code that no other test needs.
+# An instruction set that is not the best one of this CPU compiles code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("amx", "vnni", "avx2", "avx512")

@@ -17,7 +17,7 @@ PAIRS = [
 def some_rows(n, depth, kind, numbers):
     """Return rows, of an array type, whose bits represent a number type, and their numbers."""
     rows = 5 * np.random.default_rng(n + depth).standard_normal((n, depth))
-    if numbers == "bfloat16":  # These are the upper halves of float32 numbers.
+    if numbers == "bfloat16":  # a bfloat16 is the upper half of a float32
         bits = rows.astype("f4").view("u4") & 0xFFFF0000
         return (bits >> 16).astype("u2").view("i2"), bits.view("f4").astype("f8")
     rows = rows.astype(numbers)
@@ -164,7 +164,8 @@ def test_score_pairs_equal_each_metric():
 @pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float64)])
 @pytest.mark.parametrize("metric_type", [pair_scores.DOT, pair_scores.EUCLIDEAN])
 def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
-    # The kernel multiplies two pairs at a time, so the counts include odd ones, one and none.
+    # The kernel multiplies two pairs at a time, so the numbers of pairs include odd numbers, 1 and
+    # 0.
     rng = np.random.default_rng(1)
     plain = {
         pair_scores.DOT: lambda x, y: lane_sum(x * y),

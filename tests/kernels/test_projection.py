@@ -12,7 +12,7 @@ from tests.kernels.inputs import frozen, frozen_rows
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 
-# Another instruction set than this CPU's best one compiles code that no other test needs.
+# An instruction set that is not the best one of this CPU compiles code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("vnni", "avx2")
@@ -118,7 +118,8 @@ def queries_of(Q):
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_queries_off_the_axes_get_no_prefixes(isa):
-    # The items lie along the axes, and three panels of queries lie along, across and along them.
+    # The items lie in the space of the axes. There are three panels of queries: the second one is
+    # orthogonal to this space, and the other two lie in it.
     V = with_projection(isa, some_rows(32, DEPTH))[1]
     items = with_projection(isa, (some_rows(64, AXES) @ V.T).astype(np.float32))[0]
     along, across = some_rows(96, AXES, 1) @ V.T, some_rows(96, DEPTH, 2)

@@ -207,7 +207,8 @@ def test_private_kernels_are_called_by_kernels_only():
             for alias in node.names
             if (node.module or "").startswith("fastcos.kernels")
         }
-        # The attribute may be a method that has the name of a kernel; if so, rename one of them.
+        # An attribute with the name of a private kernel may be a method. If so, rename the method
+        # or the kernel.
         attributes = {node.attr for node in nodes(tree, ast.Attribute)}
         offenders[name] = own & called | private & (imported | attributes)
     assert not {name: found for name, found in offenders.items() if found}
@@ -235,7 +236,7 @@ def test_private_names_of_numba_are_in_one_file():
             used = {f"numba.core.{module}" for module in PRIVATE_MODULES} & modules
             attributes = {node.attr for node in nodes(tree, ast.Attribute)} & PRIVATE_NAMES
             offenders[name] = used | attributes
-    # The function element_type must read this attribute of pointers.
+    # The function element_type must read the attribute `pointee` of pointers.
     offenders["kernels/simd/emit.py"] -= {"pointee"}
     found = {name: names for name, names in offenders.items() if names}
     assert not found, "move it to kernels/numba_internals.py, with its reason and a fall-back"

@@ -164,8 +164,8 @@ def test_sample_rows_returns_sorted_distinct_items(algorithm):
 
 
 def test_sample_rows_clears_marks_between_rows():
-    # Of 40 items, rows of 1 or 2 are sorted, and longer ones are collected from marks; both methods
-    # must clear the marks.
+    # If a row draws 1 or 2 of the 40 items, the drawn items are sorted. If a row draws more items,
+    # they are collected from marks. Both methods must clear the marks.
     n_items = np.tile([1, 2, 3, 40, 2, 0, 1], 100)
     rows = sampled(np.ones((700, 1)), [0] * 40, np.ones(40), n_items)
     alone = [

@@ -42,9 +42,10 @@ KINDS = [
     pytest.param(np.int64, np.float32, np.float32, marks=pytest.mark.slow),
 ]
 each_kind = pytest.mark.parametrize(("index", "value", "dtype"), KINDS)
-# Without the compiler, there is no vector IR.
+# Without the compiler, there is no vector IR, so only the plain loops run.
 BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["", "_plain"]
-# The plain loops serve the generic instruction set; here, they would compile again for every type.
+# The plain loops serve the generic instruction set. In these tests, they would be compiled again
+# for every type.
 each_body = pytest.mark.parametrize(
     "body",
     [
@@ -53,7 +54,7 @@ each_body = pytest.mark.parametrize(
     ],
 )
 vector_ir = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
-# Each width of a panel alone, and all widths in one matrix.
+# These numbers of columns use each width of a panel alone, and several widths together.
 WIDTHS = [1, 2, 3, 4, 5, 8, 16, 32, 64, 125, 128]
 
 

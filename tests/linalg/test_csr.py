@@ -149,7 +149,7 @@ def test_as_interactions_does_not_change_its_input(form):
     dense = np.array([[1.0, 0, 2, 0], [0, 0, 0, 0], [3, 0, 0, 4], [0, 5, 0, 0]])
     X = getattr(sp, f"{form}_array")(dense)
     if form in ("csr", "csc", "bsr"):
-        # check_format would cut off this extra entry
+        # SciPy's check_format would cut off this extra entry.
         X.indices = np.append(X.indices, X.indices[:1])
         X.data = np.concatenate([X.data, X.data[:1]])
     names = [n for n in ("indptr", "indices", "data", "row", "col", "offsets") if hasattr(X, n)]

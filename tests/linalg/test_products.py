@@ -124,7 +124,7 @@ def test_fused_matmul_overflows_to_infinity(X, kernels):
     X.data[:] = 1
     X.data[:2] = np.finfo(np.float32).max
     product = matmul(X, np.full((P, 2), 2, np.float32))
-    assert CHECK in kernels  # An infinite sum is checked again.
+    assert CHECK in kernels  # an infinite sum is checked by this kernel
     assert (product[0] == np.inf).all()
     np.testing.assert_array_equal(product[1:], X[1:] @ np.full((P, 2), 2))
 

@@ -264,7 +264,7 @@ def test_randomized_svd_of_a_steep_spectrum():
 def test_svd_progress_ends_at_its_total(tol, solver, monkeypatch):
     monkeypatch.setattr(svd, "DENSE_SIDE", 100)
     X, calls = sparse_matrix(), []
-    # float32 cannot reach 1e-9, so the iteration restarts in float64.
+    # float32 cannot reach a residual of 1e-9, so the iteration restarts in float64.
     options = {} if tol is None else {"tol": tol}
     result = solver(X, 5, **options, progress=lambda *at: calls.append(at))
     np.testing.assert_array_equal(result.Vt, solver(X, 5, **options).Vt)
@@ -291,8 +291,8 @@ def test_svd_progress_extrapolates_the_total():
     report.add(32)
     report.check(1e-1)
     report.add(32)
-    # The error fell to a tenth in 32 columns, so the remaining four powers of ten need four times
-    # as many.
+    # In 32 columns, the error fell to a tenth. The error must still fall by four powers of ten, so
+    # the report expects 4 x 32 more columns.
     report.check(1e-2)
     report.add(1)
     report.check(1.0)  # Without a decrease, no rate can be estimated.

@@ -70,8 +70,8 @@ def test_rank_biased_overlap_residual_bounds_unseen_ranks(b):
 
     worst = series(a + list(range(1000, 1000 + depth)), b + list(range(5000, 5000 + depth)))
     rest = list(range(10, 1000))
-    # Each list continues with the items that only the other one has, and then both with the same
-    # items.
+    # Each list continues with the items that only the other list contains. After these items, both
+    # lists continue with the same items.
     best = series(
         [*a, *(j for j in b if j not in a), *rest], [*b, *(j for j in a if j not in b), *rest]
     )
@@ -183,7 +183,7 @@ def test_rsa_spearman_draws_all_pairs_uniformly():
     for seed in range(600):
         np.add.at(drawn, alignment._pairs(9, 30, np.random.default_rng(seed)), 1)
     assert not np.diag(drawn).any()
-    # Of 72 ordered pairs, 600 x 30 draws choose each one 250 times on average.
+    # The 600 x 30 draws choose each of the 72 ordered pairs 250 times on average.
     assert scipy.stats.chisquare(drawn[~np.eye(9, dtype=bool)]).pvalue > 1e-3
 
 
@@ -304,7 +304,8 @@ def test_model_change_equals_dense_norm():
     assert result.value == pytest.approx(np.linalg.norm(P1 @ Q1.T - P2 @ Q2.T))
     assert result.relative == pytest.approx(result.value / np.linalg.norm(P1 @ Q1.T))
     G = random.standard_normal((4, 4))
-    # Both models are the same. The result is a rounding error, and not the square root of one.
+    # Both models are the same. The computed change is as small as a rounding error, and not only as
+    # small as the square root of a rounding error.
     assert metrics.model_change(P1, Q1, P1 @ G, Q1 @ np.linalg.inv(G).T).relative < 1e-13
 
 

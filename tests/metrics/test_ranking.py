@@ -19,7 +19,8 @@ SCORES = {
     "ndcg_at_k": metrics.ndcg_at_k,
     "graded_ndcg": lambda *args, k: metrics.ndcg_at_k(*args, k=k, graded=True),
 }
-# The names of the same scores in ranx; its recall has another denominator.
+# The names of these scores in the package ranx. The recall is left out, because ranx divides it by
+# another number.
 RANX = {
     "precision_at_k": "precision", "hit_rate_at_k": "hit_rate", "mrr_at_k": "mrr",
     "map_at_k": "map", "graded_ndcg": "ndcg",

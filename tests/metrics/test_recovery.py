@@ -74,7 +74,8 @@ def test_auc_of_counts_widens_by_scores_near_edges():
 
 
 def test_pair_auc_widens_only_for_scores_near_an_edge():
-    # The cosine of rows 0 and 1 lies on the edge between two bins, and the other two are far below.
+    # The cosine of rows 0 and 1 lies on the edge between two bins. The other two cosines are far
+    # below this edge.
     edge = (60_000 - pair_reductions.OFFSET) / (2**15 - 1) - 1
     items = [[1, 0], [edge, np.sqrt(1 - edge * edge)], [-1, 0.3]]
     assert metrics.pair_auc(items, [0, 0, 1], exact=False) == (1.0, 0.0, 1.0, 0)
@@ -97,7 +98,7 @@ def test_pair_auc_sorts_up_to_the_documented_size():
 
 
 def test_pair_auc_is_independent_of_tasks():
-    n = 3_000  # too many pairs to sort
+    n = 3_000  # with this many rows, there are too many pairs to sort
     items, labels = oracles.blobs(3, n=n, d=2)
     popularity = np.arange(n) % 17 + 1
     one, eight = (metrics.pair_auc(items, labels, n_threads=count) for count in (1, 8))
@@ -152,8 +153,8 @@ def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
     items = np.ones((4, 2))
     # Queries 0, 1 and 2 rank a wrong row first, and only query 3 ranks a row of its label first.
     assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
-    # For queries 0 and 2, rank 1 is wrong and rank 2 right, so P(2) / R = 1/2 / 2; for query 3,
-    # rank 1 is right and rank 2 wrong.
+    # Queries 0 and 2 have a wrong row at rank 1 and a right row at rank 2, so they score (1/2) / 2.
+    # Query 3 has a right row at rank 1 and a wrong row at rank 2, so it scores 1 / 2.
     items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
     precision = metrics.map_at_r(items, ["a", "b", "a", "a"])
     assert precision == (pytest.approx(oracles.map_at_r(items, np.array([0, 1, 0, 0]))), 1)

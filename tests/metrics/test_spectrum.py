@@ -85,7 +85,7 @@ def test_mean_cosine_equals_mean_over_pairs(make):
 
 def test_mean_cosine_of_extreme_magnitudes():
     rows = [[1e-300, -1e300], [-1e300, 1e-300], [1e-320, 0]]
-    # The first two rows are the axes, so the three cosines are 0, -1 and about 0.
+    # Up to rounding, the three rows lie on the axes, and their cosines are 0, -1 and 0.
     assert metrics.mean_cosine(rows).value == pytest.approx(-1 / 3)
 
 
@@ -145,7 +145,7 @@ def test_popularity_bias_ignores_scale():
     items = 1e-9 * np.stack([np.log(counts), np.ones(10)], axis=1)
     bias = metrics.popularity_bias(items, counts, lists_of(10, 3, 10))
     assert bias.norm_correlation > 0.9
-    # Rounding gives the rows of unit norm several lengths.
+    # Because of rounding, the norms of unit rows differ slightly.
     unit = oracles.unit(np.random.default_rng(0).standard_normal((10, 7)))
     assert np.isnan(metrics.popularity_bias(unit, counts, lists_of(10, 3, 10)).norm_correlation)
     for alike in (np.ones((10, 2)), np.full((10, 3), 0.1)):

@@ -166,7 +166,7 @@ def test_cosine_mf_without_item_bias_learns_none(simulation):
     for loss in ("info_nce", "negative_sampling"):
         parameters = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
         without = CosineMF(5, item_bias=False, **parameters).fit(X)
-        # The remaining bias corrects for how often each negative is drawn.
+        # If no bias is learned, the bias only corrects for how often each negative is drawn.
         expected = 0.75 * np.log(counts[counts > 0])
         np.testing.assert_allclose(without.item_bias_[counts > 0], expected, rtol=1e-6)
         learned = CosineMF(5, **parameters).fit(X).item_bias_[counts > 0]
@@ -204,7 +204,8 @@ def test_split_held_out_takes_a_share_of_every_user(simulation):
     np.testing.assert_array_equal((known + held).toarray(), X.toarray())
     assert not known.multiply(held).nnz
     n, out = np.diff(X.indptr), np.diff(held.indptr)
-    assert (np.abs(out - 0.2 * n)[n > 1] <= 3).all()  # The last interaction of an item is put back.
+    # The last interaction of an item is never held out, so fewer interactions may be held out.
+    assert (np.abs(out - 0.2 * n)[n > 1] <= 3).all()
     assert abs(held.nnz / X.nnz - 0.2) < 0.02
     assert (np.diff(known.indptr)[n > 0] > 0).all()
     assert (np.bincount(known.indices, minlength=80) > 0).all()

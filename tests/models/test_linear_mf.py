@@ -333,7 +333,7 @@ def test_linear_mf_warns_of_ties_that_matter():
     with pytest.warns(AmbiguousSolutionWarning, match="not unique"):
         LinearMF(2, solver="direct").fit(X)
     LinearMF(3, solver="direct").fit(X)
-    LinearMF(5, solver="direct").fit(X)  # Only zero columns tie here.
+    LinearMF(5, solver="direct").fit(X)  # here, only zero columns have equal singular values
     LinearMF(2, solver="direct", objective="weight_decay", regularization=4.0).fit(X)
 
 
@@ -351,7 +351,8 @@ def test_linear_mf_default_rank_and_regularization(tmp_path):
         assert loaded.get_params() == model.get_params()
         assert loaded.regularization_ == model.regularization_
     assert LinearMF().fit(np.tile(X, (3, 4))).components_.shape == (50, 80)
-    # The knee of five columns would be the first one, at which Eq. 2 would leave no column.
+    # With five columns, the default λ would be the first singular value, at which Eq. 2 would leave
+    # no column. The model uses half of this value instead.
     assert LinearMF(5, objective="weight_decay").fit(X).regularization_ == pytest.approx(s[0] / 2)
 
 
@@ -369,7 +370,7 @@ def test_linear_mf_save_and_load(tmp_path, objective, center):
     assert sorted(fitted) == sorted(name for name in vars(loaded) if name.endswith("_"))
     for name in fitted:
         np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name), strict=True)
-    loaded.save(tmp_path / "model")  # saves over the files that it maps
+    loaded.save(tmp_path / "model")  # this call saves over the files that the model maps
     np.testing.assert_array_equal(
         LinearMF.load(tmp_path / "model").transform(X), model.transform(X)
     )

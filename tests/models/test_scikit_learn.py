@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline, make_union
 
 import fastcos
 
-# Each entry is an estimator, one of its parameters and two values of it, if it has parameters.
+# Each entry contains an estimator, the name of one of its parameters, and two values of this
+# parameter. If the estimator has no parameters, the name is None.
 ESTIMATORS = [
     (fastcos.LinearMF(3, regularization=1.0), "regularization", [0.5, 20.0]),
     (fastcos.CosineMF(3, max_iter=3, random_state=0), "n_components", [2, 4]),

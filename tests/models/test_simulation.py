@@ -141,8 +141,8 @@ def test_activity_pareto_clipped_follows_its_law(exponent):
         20_000, 25, user_exponent=exponent, activity_distribution="pareto_clipped", random_state=2
     ).X
     came = np.bincount(np.diff(X.indptr), minlength=13)
-    # U^(-1/b) is at least x with probability x^-b; any value from 12 (half of 25 items) counts as
-    # 12.
+    # For a uniform U, U^(-1/b) is at least x with probability x^-b. Any value from 12 (half of 25
+    # items) counts as 12.
     tail = np.append(np.arange(1, 13) ** -exponent, 0)
     assert len(came) == 13
     assert scipy.stats.chisquare(came[1:], (tail[:-1] - tail[1:]) * 20_000).pvalue > 1e-3
@@ -308,8 +308,8 @@ def test_simulation_refuses_invalid_arguments(changes, message):
 
 
 def test_simulation_of_paper_size_has_expected_spectrum():
-    # A float64 prototype with another random generator has a density of .341, s_1 = 2143, and 10
-    # singular values above 100.
+    # A float64 prototype with another random generator has a density of 0.341, a largest singular
+    # value of 2143, and 10 singular values above 100.
     X = simulate_interactions().X
     assert abs(X.nnz / 2e7 - 0.3415) < 0.006
     dense = X.toarray()

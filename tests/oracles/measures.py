@@ -1,7 +1,7 @@
 """Every measure as a dense float64 formula from (Q, B) to scores (n, p), without our code."""
 
 import numpy as np
-import scipy  # whose submodules are imported when they are used: bench imports this module often
+import scipy  # SciPy's submodules are imported only when used, as bench imports this module often
 
 
 def norms(X):
@@ -129,7 +129,7 @@ def mutual_proximity(B):
     d = 1 - cosine(B, B)
     rest = others(d)
     law = scipy.stats.norm(rest.mean(axis=1), rest.std(axis=1))
-    # Entry (i, j) is the probability that a distance from i exceeds d_ij.
+    # Entry (i, j) of `mine` is the probability that a distance from i exceeds d_ij.
     mine = np.array([law.sf(column) for column in d.T]).T
     return mine.T * mine
 

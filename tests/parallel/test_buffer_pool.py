@@ -19,7 +19,8 @@ needs_reuse = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", autouse=True)
 def no_garbage():
-    # After many tests, this takes half a second; the tests of this file leave no cycles.
+    # After many tests, collecting the garbage takes half a second. It is done once, because the
+    # tests of this file leave no cycles.
     gc.collect()
 
 
@@ -103,7 +104,7 @@ def test_pool_holds_a_few_blocks():
 @needs_reuse
 @pytest.mark.parametrize(("mebibytes", "blocks"), [(23, 0), (24, 1)])
 def test_pool_fits_the_working_memory(mebibytes, blocks):
-    # A quarter of 24 MiB has room for 5 MiB in whole huge pages.
+    # An array of 5 MiB takes 6 MiB in whole huge pages, which is a quarter of 24 MiB.
     fastcos.set_config(working_memory=mebibytes)
     array = buffer_pool.empty(LARGE, np.float32)
     del array

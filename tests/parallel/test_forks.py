@@ -52,7 +52,7 @@ def test_more_children_forked_beside_every_search_end():
     search_beside_forks(5)
 
 
-# Fork while Numba is being imported, or while it compiles.
+# The child is forked while Numba is being imported, or while Numba compiles.
 @pytest.mark.parametrize(
     "wait", [0.3, *(pytest.param(w, marks=pytest.mark.slow) for w in (0.1, 0.6))]
 )

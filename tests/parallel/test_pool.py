@@ -441,9 +441,9 @@ def test_ctrl_c_stops_a_call_within_half_a_second(n_threads):
 @POSIX
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_second_ctrl_c_leaves_no_block_running(is_restarted):
-    # The first Ctrl-C interrupts the wait, and the second one interrupts the wait for the running
-    # block. If system calls are restarted (as after an import of polars), both signals are handled
-    # only after this block has ended.
+    # The first Ctrl-C interrupts the computation, which then waits for the running block. The
+    # second Ctrl-C interrupts this wait. If system calls are restarted (as after an import of
+    # polars), both signals are handled only after the block has ended.
     signal.siginterrupt(signal.SIGINT, not is_restarted)
     release, ended = threading.Event(), threading.Event()
 

@@ -111,7 +111,7 @@ def server(tmp_path):
 
 
 def wrong_answers(url, first, expected):
-    for _ in range(50):  # The socket opens before the workers are ready.
+    for _ in range(50):  # the socket opens before the workers are ready
         try:
             with urllib.request.urlopen(f"{url}/?{first}", timeout=300) as response:
                 answer = json.load(response)

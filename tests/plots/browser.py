@@ -13,7 +13,8 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 
-# By kind, names that would run, load or break something if they were taken as markup.
+# For each kind of attack, a name that would run, load or break something if a page took it as
+# markup.
 KINDS = {
     "ends a script": "</script><img src=x onerror=alert(1)>",
     "ends a title": "</title><script>alert(1)</script>",

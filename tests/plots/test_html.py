@@ -196,7 +196,8 @@ def check_fits_the_window(page, tmp_path, width):
       parent.document.title = [document.documentElement.scrollWidth, innerWidth, shown.length,
                         small.length].join(" ");
     </script>"""
-    # The page is in a frame, because a window of headless Chromium is at least 500 points wide.
+    # A window of headless Chromium is at least 500 points wide, so the page is shown in a narrower
+    # frame.
     framed = escape(page.replace("</body>", measure + "</body>"))
     frame = f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{framed}"></iframe>'
     (tmp_path / "page.html").write_text(f"<title>none</title>{frame}", "utf8")
@@ -208,6 +209,6 @@ def check_fits_the_window(page, tmp_path, width):
     title = re.search(r"<title>([\d ]+)</title>", done.stdout).group(1)
     content, window, shown, small = map(int, title.split())
     assert content <= window == width
-    # Of the two drawings of every chart, one is shown at its own size.
+    # Every chart has two drawings, and one of them is shown, at its own size.
     assert shown == page.count("<svg") // 2
     assert small == 0

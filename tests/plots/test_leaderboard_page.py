@@ -137,7 +137,7 @@ def test_hostile_names_are_text(browser, tmp_path):
     page = leaderboard_page(board, names=names, labels=labels, name=HOSTILE[0])
     load(browser, page, tmp_path, "#open=0", ready="leaderboard")
     expected = sorted(f"{name} ({label})" for name, label in zip(names, labels, strict=True))
-    # The browser compares them, because the driver cannot send half a surrogate pair.
+    # The browser compares the names, because the driver cannot send half a surrogate pair.
     different = browser.execute_script(
         "const shown = new Set([...document.querySelectorAll('#item option')]"
         f".map((option) => option.textContent)); return {json.dumps(expected)}"
@@ -178,7 +178,7 @@ def test_page_leaves_out_rows_and_says_so():
     rows = np.random.default_rng(2).standard_normal((80, 4))
     few = compare_vectors(rows, np.arange(80) % 2, measures=["csls"], n_examples=64)
     row = next(one for one in few.rows if one.candidate != few.baseline)
-    # There are 204 candidates besides the cosine; all have the examples of one.
+    # There are 204 candidates besides the cosine, and all of them have the same examples.
     others = [replace(row.candidate, measure=f"{row.candidate.measure}:{n}") for n in range(204)]
     copies = [row._replace(candidate=one) for one in others]
     board = replace(

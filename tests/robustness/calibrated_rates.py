@@ -180,8 +180,8 @@ def tail(options):
         ratios, distances, shares = [], [], []
         for seed in range(options.repeats):
             small = calibrate(rows, sample=max(300, len(rows) // 10), random_state=seed)
-            # About one pair of the small sample reaches this threshold, fewer than it can observe
-            # well.
+            # About one pair of the small sample reaches this threshold, which is too few to measure
+            # the rate.
             threshold = small.threshold(2 / small.n_pairs)
             observed = float(whole.pairs_above[min(np.searchsorted(whole.edges, threshold), 2**16)])
             shares.append(observed / whole.n_pairs)
@@ -264,7 +264,8 @@ def rescaling(options):
         bounds = threshold_range(directions, rate, condition=condition, sample=None)
         seen = []
         for trial in range(options.random):
-            # The logarithms are uniform, or in every other trial each is 0 or the largest.
+            # The logarithms of the weights are uniform. In every other trial, each logarithm is
+            # either 0 or the largest allowed one.
             logs = rng.uniform(0, np.log(condition), directions.shape[1])
             if trial % 2:
                 logs = np.log(condition) * (logs > np.log(condition) / 2)

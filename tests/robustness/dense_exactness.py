@@ -31,11 +31,12 @@ from tests.oracles.dense_families import FAMILIES
 MEASURES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 # The numbers of rows are close to multiples of the blocks, which have 32 to 256 rows.
 ROWS = (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 511, 512, 513, 800, 1500)
-# The numbers of columns are those of embeddings or close to whole vectors; others, up to 149, are
-# drawn.
+# These numbers of columns are typical of embeddings, or close to whole vectors of the CPU. Other
+# numbers, up to 149, are drawn at random.
 WIDTHS = (1, 63, 64, 384, 1000, 1536, 3072)
 NEIGHBOURS = (1, 2, 5, 10, 50, 100)
-# In MiB; the smallest makes blocks of one row, and the largest one block of all rows.
+# Values of working_memory in MiB. The smallest value leads to blocks of one row, and the largest
+# value leads to one block of all rows.
 MEMORIES = (0.001, 0.01, 0.1, 1.0, 64.0)
 # Rows are multiplied by powers of two up to these exponents.
 _LARGEST_EXPONENTS = {"f": 110, "d": 400}
@@ -140,9 +141,10 @@ def count_errors(n_cases, random_state=0):
         family, X, measure, k, own = draw_case(rng)
         entry_point = str(rng.choice(ENTRY_POINTS))
         truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
-        # With these costs, small inputs are searched in the same ways as large ones.
+        # With these settings of the cost model, small inputs are searched in the same ways as large
+        # ones.
         costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_unpacked": 0}
-        if rng.random() < 0.5:  # also divide the rows among tasks that share thresholds
+        if rng.random() < 0.5:  # also divides the rows among tasks that share thresholds
             costs |= {"cached_bytes": 0.0, "bytes_per_second": 1e3, "max_queries_sharing_rows": 0}
         if rng.random() < 0.5:
             per_block = int(rng.choice([1, 2, 5, 64]))

@@ -148,7 +148,7 @@ def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict
     for caller in callers:
         caller.start()
     while threading.current_thread() is threading.main_thread() and callers[0].is_alive():
-        total_of_user(ROWS)  # The workqueue layer demands one thread at a time.
+        total_of_user(ROWS)  # Numba's workqueue layer allows only one thread at a time
     for caller in callers:
         caller.join()
     lost = dict.fromkeys(expected, (n_threads - len(counts)) * calls)

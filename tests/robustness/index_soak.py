@@ -99,7 +99,7 @@ class Soak:
 
     def read(self, stop: threading.Event, lock: threading.Lock) -> None:
         """Search until the end; every answer must be that of a state during the search."""
-        while not stop.wait(0.01):  # the writer can use the interpreter meanwhile
+        while not stop.wait(0.01):  # while this thread waits, the writer can run
             first = self.version
             result = answer(self.index)
             # A change may be complete before `version` is increased.

@@ -17,7 +17,7 @@ import numpy as np
 from fastcos import top_k
 
 faulthandler.enable()
-warnings.simplefilter("ignore")  # about zero rows and NumPy's conversions
+warnings.simplefilter("ignore")  # warnings about zero rows and NumPy's conversions
 VALUES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e-300, 1e-30, 1e30, 1e300, -1.0)
 TYPES = ("f2", "f4", "f8", ">f4", ">f8", "g", "i1", "i8", "u8", "?", "c8", "U3", "O", "M8[s]")
 

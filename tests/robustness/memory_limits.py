@@ -69,7 +69,8 @@ def ingested(path: Path, content: bytes) -> Any:
         return fastcos.io.ingest_interactions(path, Path(folder) / "shards").shape
 
 
-# Each entry makes inputs of a size, and calls the operation.
+# Each entry contains a function that makes inputs of a given size, and a function that calls the
+# operation.
 OPERATIONS: dict[str, tuple[Callable[[int], tuple[Any, ...]], Callable[..., Any]]] = {
     "top_k": (lambda n: (rows(n),), lambda X: fastcos.top_k(X, k=10)),
     "top_k, euclidean": (

@@ -39,7 +39,8 @@ def modules(package: str) -> str:
     return " ".join(f"fastcos.{package}.{p.stem}" for p in paths if p.stem != "__init__")
 
 
-# The modules, and the files or folders of tests that must detect their mutants.
+# For each target: the modules that are mutated, and the files or folders of tests that must detect
+# the mutants.
 TARGETS = {
     "validation": (
         "fastcos.validation fastcos.linalg.csr fastcos.metrics.labelled",
@@ -64,8 +65,9 @@ TARGETS = {
         "kernels/test_exhaustive_top_k.py kernels/test_select.py",
     ),
 }
-# A mutant counts as an endless loop if its tests take more processor time than LEAST_TIME seconds
-# plus TIMES the usual time of the tests, or LONGEST_WAIT seconds of wall time.
+# A mutant counts as an endless loop if its tests exceed one of two limits. The limit on processor
+# time is LEAST_TIME seconds plus TIMES the usual time of the tests. The limit on wall time is
+# LONGEST_WAIT seconds.
 LEAST_TIME, TIMES, LONGEST_WAIT = 1.0, 3.0, 900
 
 SWAPPED: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
@@ -252,7 +254,8 @@ class Plugin:
             code = self.live_of[mutant.module, mutant.function].__code__
             # A function that no test calls may run during the import.
             reached = self.tests_of[code] or set(self.seconds)
-            # The tests of the module's own files come first in the list of files.
+            # The files of tests that belong to the module come first in the list of files, so their
+            # tests run first.
             names = sorted(
                 reached, key=lambda name: (order[name.split("::")[0]], self.seconds[name])
             )

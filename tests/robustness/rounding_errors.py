@@ -45,7 +45,8 @@ from tests.robustness.rounding_truth import (
     ulps,
 )
 
-# Each operation takes (Q, B), and returns result, truth, size, data type, unit and bound.
+# Each of the following functions takes (Q, B), and returns the result, the truth, the size, the
+# data type, the unit, and the bound of an operation.
 
 
 def scores(measure: str, Q: Any, B: Any) -> Any:

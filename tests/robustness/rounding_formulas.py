@@ -9,7 +9,8 @@ from tests.robustness.rounding_truth import cosine, distance, dot, terms
 
 ITEMS, DEPTH, NEAREST = 16, 6, 3
 EPS = mpmath.mpf(2) ** -52
-# This size means that the score is undefined, or documented to be another one.
+# This size means that the exact score is undefined, or that the documentation promises another
+# score.
 NOTHING = mpmath.inf
 
 Rows = list[list[Any]]

@@ -54,7 +54,7 @@ MAPPED = 45 + ITEMS + 4 * DEPTH
 # Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises an error of a few
 # roundings per eigenvector.
 FACTORED = 8 * (ITEMS + DEPTH)
-# Two deviations are computed from sums, over the items, of squared products.
+# The two standard deviations are computed from sums of squared products over the items.
 POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
 
 
@@ -85,7 +85,8 @@ def score(name: str, Q: Any, B: Any, **parameters: Any) -> Any:
     return measure.to_score(raw, Q)
 
 
-# By name of the measure: the truth of (Q, B), the unit, the bound, and parameters.
+# For each measure: the function that returns the truth for (Q, B), the unit and the bound of the
+# error, and parameters of the measure, if it has any.
 
 PLAIN = {
     "cosine": (plain, "1", 4 * DEPTH),
@@ -162,7 +163,8 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
     exact_S = mpmath.matrix([exact(row) for row in S])
     soft = functools.partial(metric_of, exact_S)
     yield "soft_cosine", "soft_cosine", soft, "condition", FACTORED, {"matrix": S}
-    # The rows of the other side are well conditioned first, and then badly.
+    # In the first pass, the rows of the other side are well conditioned. In the second pass, they
+    # are badly conditioned.
     for condition in (1.0, 1e4):
         other = random.standard_normal((ITEMS, DEPTH)) * np.geomspace(1, 1 / condition, DEPTH)
         there = moment([exact(row) for row in other])

@@ -15,7 +15,7 @@ from fastcos.models import preprocessing
 from tests.robustness.rounding_formulas import DEPTH, ITEMS, NOTHING, less, mean, norm
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact, pairwise, terms
 
-# Sums over items, each of which is a sum over dimensions.
+# The bound for a sum over items whose terms are sums over dimensions.
 SUMS = ITEMS + 4 * DEPTH
 # The bound of an SVD or a QR decomposition, for which LAPACK promises errors of a few units of the
 # size. (The logarithm of a share, which is up to 37, multiplies this bound.)
@@ -277,7 +277,8 @@ def ppmi(worst: Worst, seed: int) -> None:
     worst.note(("ShiftedPPMI", "float64", "counts"), "ln of the sum", 8, result, truth, size)
 
 
-# canonicalize, query_metric and a product that the other scripts do not test.
+# The function repairs tests canonicalize, query_metric and a product, which the other scripts do
+# not test.
 
 
 def repairs(worst: Worst, names: Any, Q: Any, B: Any) -> None:

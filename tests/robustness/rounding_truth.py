@@ -7,8 +7,9 @@ import mpmath
 import numpy as np
 
 DEPTH = 100
-# The largest number of successive roundings in an inner product: the product of two entries, the
-# additions in one of 16 lanes, the additions of the lanes, and the remaining entries.
+# The largest number of successive roundings of a term in an inner product: one rounding of the
+# product of two entries, DEPTH // 16 additions in one of 16 lanes, 4 additions of the lanes, and
+# DEPTH % 16 additions of the remaining entries.
 STEPS = 1 + DEPTH // 16 + 4 + DEPTH % 16
 # The precision is high, because the terms of a sum may have any exponents of float64.
 mpmath.mp.prec = 400

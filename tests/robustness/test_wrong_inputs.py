@@ -588,7 +588,7 @@ ESTIMATORS = {
     "LinearMF", "CosineMF", "LinearMF.recommend", "NeighborsTransformer", "NormalizeRows",
     "StandardizeColumns", "PopularityWeights", "ShiftedPPMI",
 }  # fmt: skip
-# Functions without arguments, and records that a call returns.
+# These names stand for functions without arguments, or for records that a call returns.
 NOT_CALLED = {
     "get_config", "rescalings", "list_measures", "presets", "summaries", "Neighbors", "SVD",
     "atomic_path", "EQ2", "METHODS", "RATES", "metrics", "Measure", "BaseMeasure", "UpperBounded",

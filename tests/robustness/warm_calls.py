@@ -35,7 +35,8 @@ from fastcos.search import rescore
 
 ROOT = Path(__file__).parents[2]
 RANDOM = np.random.default_rng(0)
-# The packages of these modules may be missing, or their examples start a cluster or a service.
+# The examples in these packages are not run, because their dependencies may be missing, or because
+# the examples start a cluster or a service.
 WITHOUT_EXAMPLES = ("fastcos.integrations", "fastcos.distributed", "fastcos.kernels")
 
 

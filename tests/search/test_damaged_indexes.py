@@ -153,7 +153,7 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
 )
 @pytest.mark.parametrize("n_axes", [pytest.param(0, marks=pytest.mark.slow), 16])
 def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
-    # A thread computes prefixes with this many columns after fit and after every change.
+    # After fit and after every change, a thread computes a projection with this many axes.
     costs = dataclasses.replace(cost_model.COSTS, projected_columns=n_axes)
     monkeypatch.setattr(cost_model, "COSTS", costs)
     SimilarityIndex("dot").fit(ROWS).save(saved.with_name("other"))

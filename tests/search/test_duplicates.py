@@ -26,7 +26,7 @@ def test_groups_are_those_of_numpy(dtype):
     _, first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
     groups = groups_of(X)
     np.testing.assert_array_equal(groups.first, np.sort(first))
-    # Only NumPy 2.0 returns the inverse as a column.
+    # NumPy 2.0 returns the inverse as a column, so the inverse is flattened.
     np.testing.assert_array_equal(groups.first[groups.group_of], first[inverse.ravel()])
     for g in range(len(first)):
         members = groups.members[groups.starts[g] : groups.starts[g + 1]]
@@ -88,7 +88,7 @@ def test_equal_hashes_do_not_join_groups(monkeypatch):
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Zeros())
     groups = groups_of(X)
     monkeypatch.undo()
-    if groups is not None:  # A group may be split, but groups are never joined.
+    if groups is not None:  # a group may be split, but two groups are never joined
         for g in range(len(groups.first)):
             members = groups.members[groups.starts[g] : groups.starts[g + 1]]
             assert (X[members] == X[members[0]]).all()

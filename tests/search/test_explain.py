@@ -33,7 +33,8 @@ def test_the_plan_that_is_explained_is_the_plan_that_runs(plans_run, n, k, allow
     positions = None if allowed is None else np.arange(allowed)
     explained = index.explain(n, k, allowed=positions, n_threads=3)
     plans_run.clear()
-    # All pairs reach this threshold; the search has one more step than a plain search.
+    # All pairs reach this threshold. A search with a threshold has one more step than a plain
+    # search.
     index.search(ROWS[:n], k, allowed=positions, n_threads=3, min_score=-2.0)
     assert explained.plans[0] == plans_run[0]
     assert explained.n_batches == 1
@@ -183,13 +184,13 @@ def test_a_search_with_a_mask_is_planned_as_it_is_explained(monkeypatch, n_allow
 
     def recorded(segment, *arguments):
         plan = plan_search(segment, *arguments)
-        # This excludes the search of rows that are packed again.
+        # This condition leaves out the plan for the rows that are packed only for this search.
         if segment.n_live == 1000 and plan.needs is None:
             made.append(plan)
         return plan
 
     monkeypatch.setattr(scan, "plan_search", recorded)
     index.search(rows[:n_queries], k, allowed=allowed)
-    # A search that cannot be prepared is planned once more.
+    # A search that cannot be prepared is planned a second time.
     assert 1 <= len(made) <= 2
     assert explained.plans == tuple(dict.fromkeys(made))

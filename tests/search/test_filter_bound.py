@@ -77,7 +77,8 @@ def item_rounding(isa):
 
 
 def float32_rounding(isa):
-    # With AVX2, a step is 1 if no other number in the group of the largest number has its sign.
+    # With AVX2, the quantisation step is 1 if no other number in the group of the largest number
+    # has the same sign as the largest number.
     entries = (126, 22, 4, 2, 2) if isa == "avx2" else (64, 64, 64, 64)
     queries = unrotated(whole_steps(32, 64, 2, entries), 64)
     items = unrotated(whole_steps(32, 64, 3, (127, 15, 5, 2, 1)), 64)
@@ -95,7 +96,7 @@ TERMS = {
     "slack": float32_rounding,
 }
 
-# Other instruction sets than the best one of this CPU compile code that no other test needs.
+# An instruction set that is not the best one of this CPU compiles code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in cpu.supported_isas()

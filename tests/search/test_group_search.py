@@ -68,7 +68,8 @@ def test_top_k_of_groups_equals_the_oracle(measure):
     assert (found.indices[ASKED == 11] == -1).all()
     joined = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF)
     np.testing.assert_array_equal(joined.indices, neighbors_of_rows(measure, True))
-    if measure == "cosine":  # The row itself is excluded by the same code for every measure.
+    # One measure is enough, as all measures exclude the row itself by the same code.
+    if measure == "cosine":
         itself = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF, exclude_self=False)
         np.testing.assert_array_equal(itself.indices, neighbors_of_rows(measure, False))
 
@@ -269,7 +270,7 @@ def test_an_index_that_changes_forgets_what_it_kept_of_groups():
         index.search(QUERIES, K, groups=ASKED_LABELS)
         index.remove([NAMES[number]])
         gc.collect()
-        # isinstance would ask proxies of other libraries for their class, and some of these raise
-        # errors.
+        # isinstance would ask proxies of other libraries for their class, and some of these proxies
+        # raise errors.
         counts.append(sum(type(one) is Segment for one in gc.get_objects()))
     assert counts[-1] == counts[0]

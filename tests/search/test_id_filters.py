@@ -159,7 +159,7 @@ def test_matrix_of_yesterday_excludes_what_it_did_then():
     vectors, ids = rows(), names(int)
     index = SimilarityIndex().fit(vectors[:300], ids[:300])
     bought = sp.random_array((4, 300), density=0.3, rng=1, format="csr")
-    for day in range(30):  # Of a thousand items, one leaves and one is added every day.
+    for day in range(30):  # every day, one item leaves and another one is added
         index.remove(ids[day : day + 1])
         index.add(rows(1, seed=100 + day), [100_000 + day])
     found = index.search(vectors[:4], 10, exclude=bought).indices

@@ -104,7 +104,8 @@ def test_refresh_takes_up_what_was_saved(saved):
     assert_same_answers(served, index)
     assert (served.search(QUERIES, 9).scores != before.scores).any()
     assert not served.refresh()
-    # Changes that were not saved are dropped, even if the same number of items was removed.
+    # A refresh drops changes that were not saved, even if the saved index has as many removed
+    # items.
     served.remove(["5"])
     index.remove(["6"])
     index.save(path)
@@ -148,7 +149,8 @@ def test_a_kept_measure_has_its_parameters(tmp_path):
     assert_same_answers(opened, index)
 
 
-# The program adds rows, removes some, saves, and prints the number of every state before saving.
+# The program adds rows, removes some of them, and saves the index. Before each save, it prints the
+# number of the state that it saves.
 WRITER = """
 import sys
 import numpy as np

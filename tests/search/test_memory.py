@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 WORKING_MEMORY = 16.0
-# What a call may take in MiB besides working_memory, its inputs and its outputs.
+# The memory in MiB that a call may take in addition to working_memory, its inputs and its outputs.
 SLACK = 12.0
-# Each case has code that makes the inputs, the call, and the allowed MiB, which are those of the
-# copied inputs and of the outputs. If the call must be refused, the error replaces the MiB.
+# Each case contains code that makes the inputs, the call, and the MiB that copies of the inputs and
+# the outputs may take. If the call must be refused, the expected error takes the place of the MiB.
 CASES = {
     "two sparse rows of 2**26 columns": (
         "columns = [0, 7, 7, 2**26 - 1]\n"

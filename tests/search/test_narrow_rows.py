@@ -103,7 +103,7 @@ def test_large_narrow_rows_make_no_wide_copy():
     SimilarityIndex().fit(X[:9000]).search(own, 3)
     for call, bound in (
         (lambda: SimilarityIndex().fit(X, copy=False).search(own, 3), 2),
-        # includes a copy of the rows in their own type
+        # This bound includes a copy of the rows in their own type.
         (lambda: SimilarityIndex().fit(X).search(own, 3), 3),
         (lambda: top_k(own, X, 3), 2),
     ):

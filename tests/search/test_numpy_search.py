@@ -96,8 +96,8 @@ def test_row_norms_has_the_bits_of_the_kernel(dtype):
 @pytest.mark.parametrize("metric_type", METRIC_TYPES)
 def test_search_of_rows_that_float32_cannot_tell_apart(metric_type):
     rng = np.random.default_rng(5)
-    # These rows are so far from the origin that all of them lie within the error margin of float32,
-    # but not within that of float64.
+    # These rows are so far from the origin that float32 scores cannot tell them apart, although
+    # float64 scores can.
     X = (1000 + rng.standard_normal((4000, 8))).astype(np.float32)
     assert_same_bits(metric_type, X, X[:5], 3)
     # These norms are outside the safe range of float32, but inside that of float64.

@@ -176,7 +176,7 @@ def test_out_with_another_request_is_refused(rows, tmp_path, changed, word):
 def test_out_with_another_measure_is_refused(rows, tmp_path):
     other = np.random.default_rng(3).standard_normal((3000, 24))
     top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
-    # The repr of a large array does not show this number in the middle.
+    # The repr of a large array leaves out the middle, so it does not show this number.
     other[1500, 7] = np.nextafter(other[1500, 7], 9)
     with pytest.raises(ValueError, match="holds a run with another measure"):
         top_k(rows, k=4, measure=QueryMetricCosine(other), out=tmp_path / "out")
@@ -286,7 +286,7 @@ def test_a_full_disk_is_reported_before_the_search(tmp_path):
 
 def test_a_complete_checkpoint_is_given_its_name(rows, tmp_path):
     top_k(rows, k=4, out=tmp_path / "out")
-    # The state of a run that was killed just before the renaming.
+    # A run that is killed just before its directory is renamed leaves this state.
     (tmp_path / "out").rename(tmp_path / ".out.partial")
     np.save(tmp_path / ".out.partial" / "done.npy", np.ones(1, np.uint8))
     assert_same(top_k(rows, k=4, out=tmp_path / "out"), top_k(rows, k=4))
@@ -346,7 +346,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 @needs_fork
 def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
-    # There are 10 batches of about 300 calls.
+    # The run has 10 batches, and calls progress about 300 times per batch.
     kills(rows, tmp_path, 3, 600)
 
 
@@ -355,8 +355,8 @@ def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
 @pytest.mark.long
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
-    # There are 47 batches of about 1,400 calls. Each kill comes after one or two batches, and the
-    # last of them is repeated.
+    # The run has 47 batches, and calls progress about 1,400 times per batch. Each kill comes after
+    # one or two batches, and the last of these batches is repeated.
     assert kills(rows, tmp_path, 200, 3000) >= 3
 
 

@@ -30,10 +30,10 @@ def needed_bytes(d, k):
     return 3 * (36 * capacity + 24 * k) + PANEL * (4 * d + 64)
 
 
-# Each row contains the instruction set, threads, rows, columns, queries and k, and then the
-# expected plan: the kernel, the queries per block, the panels per range, the stride and the rank of
-# the sample, and the candidates per query. For the kernels of few queries, the last number is
-# first_rank.
+# Each row contains a search and the expected plan. The search is given by the instruction set and
+# the numbers of threads, rows, columns, queries and neighbours (k). The plan contains the kernel,
+# the queries per block, the panels per range, the stride and the rank of the sample, and the
+# candidates per query. For the kernels of few queries, the last number is first_rank.
 TABLE = [
     ("amx", 16, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 12)),
     ("vnni", 2, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 12)),
@@ -96,8 +96,8 @@ TABLE = [
     ("generic", 4, 30_000, 1536, 30_000, 100, ("query_blocks", 448, 938, 8, 20, 2048)),
     ("avxvnni", 16, 30_000, 1536, 30_000, 100, ("query_blocks", 480, 938, 8, 20, 2048)),
 ]
-# This table has the same columns for rows with a projection, which speeds up searches for up to 50
-# neighbours.
+# This table contains searches of rows with a projection, which speeds up searches for up to 50
+# neighbours. An additional column says whether the search uses the projection.
 PROJECTED_TABLE = [
     ("amx", 16, 60_000, 768, 1, 10, True, ("projected_queries", 1, 375, 16, 4, 15)),
     ("amx", 16, 60_000, 768, 1, 50, True, ("projected_queries", 1, 375, 7, 13, 51)),
@@ -137,7 +137,7 @@ PROJECTED_TABLE = [
 def facts_of(made):
     """Return the fields of a plan of packed rows that the tables list."""
     grid, sample = made.grid, made.sample
-    # each kernel reads only first_rank or only capacity
+    # Each kernel reads either first_rank or capacity, but not both.
     assert not (made.first_rank and made.capacity)
     candidates = made.first_rank or made.capacity
     return (
@@ -240,7 +240,7 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
 @pytest.mark.parametrize(
     ("sizes", "request_", "machine", "method", "needs"),
     [
-        # For few queries, packing does not pay, and no property of the rows needs to be computed.
+        # For few queries, packing saves no time, and no property of the rows needs to be computed.
         (unpacked(1000, 64), (1, 10), {}, "score_all", None),
         (unpacked(1_000_000, 64), (3, 10), {}, "score_all", None),
         # With more queries, rows that are not packed are multiplied, provided that float32 does not

@@ -20,7 +20,8 @@ def assert_exact(result, queries, rows, k, form):
 
 
 @pytest.mark.parametrize("measure", FORMS)
-# "fd" compiles kernels that no other default test needs.
+# Searches of float32 rows for float64 queries ("fd") compile kernels that no other default test
+# needs.
 @pytest.mark.parametrize("dtypes", ["ff", pytest.param("fd", marks=pytest.mark.slow), "df", "dd"])
 @pytest.mark.parametrize("n_queries", [1, 5, 33, 64, 65])
 def test_few_queries_are_exact(n_queries, dtypes, measure):
@@ -190,7 +191,7 @@ def test_a_mask_of_positions_that_were_partly_removed_is_exact(n_allowed, n_part
 def test_a_mask_that_allows_only_copies_of_rows_finds_them():
     rows = np.repeat(RNG.standard_normal((500, 24)).astype(np.float32), 3, axis=0)
     index, queries = fastcos.SimilarityIndex().fit(rows), ROWS[:2, :24].copy()
-    index.search(queries, 10)  # packs one row of each group of duplicates
+    index.search(queries, 10)  # this search packs one row of each group of duplicates
     mask = np.arange(len(rows)) % 3 > 0  # the first row of each group is not allowed
     allowed = np.flatnonzero(mask)
     columns = dense_oracle.top_k(queries, rows[mask], 10, "cosine", exclude_self=False)[0]

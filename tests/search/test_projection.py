@@ -32,7 +32,8 @@ if not tiles.AVAILABLE:
 
 NAMES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 BEST = cpu.supported_isas()[0]
-# The tiles of avxvnni are those of vnni in half as wide registers: tests/kernels has tests of them.
+# The tiles of avxvnni are those of vnni in registers of half the width, and tests/kernels tests
+# them.
 ISAS = [
     pytest.param(
         isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
@@ -115,8 +116,8 @@ def rows_queries_and_neighbors(rows, measure):
     return X, Q, dense.top_k(Q, X, 100, NAMES[measure])[0]
 
 
-# Rows and axes do not decide which instructions run. Two kinds of axes therefore suffice for the
-# instruction sets that are not the best one.
+# The rows and the axes do not affect which instructions run. Two kinds of axes are therefore enough
+# for the instruction sets that are not the best one of this CPU.
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("measure", NAMES)
 @pytest.mark.parametrize(
@@ -409,7 +410,8 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     np.testing.assert_array_equal(index.search(X[:3], 5).indices, expected.indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "is_alive", lambda _: True)  # as if four threads were busy
+        # The test acts as if four threads were busy.
+        patch.setattr(threading.Thread, "is_alive", lambda _: True)
         for _ in range(5):
             with pytest.warns(RuntimeWarning, match="projection could not be computed"):
                 waited(fastcos.SimilarityIndex().fit(X))
@@ -446,7 +448,7 @@ def test_a_background_thread_limits_no_blas_of_the_process(monkeypatch):
         index = fastcos.SimilarityIndex().fit(X)
         assert entered.wait(20)
         assert {one["num_threads"] for one in controller.info()} == {2}
-        controller.limit(limits=1)  # The limit that a user sets meanwhile remains.
+        controller.limit(limits=1)  # a limit that a user sets meanwhile must remain
         go_on.set()
         waited(index)
         assert {one["num_threads"] for one in controller.info()} == {1}

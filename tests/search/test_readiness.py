@@ -106,7 +106,7 @@ IMPORTS = """
 import sys, numpy as np, fastcos
 from fastcos.parallel import readiness
 """
-# This program searches once. By its state, earlier searches in NumPy took a second in total.
+# This program searches once. Its state says that earlier searches in NumPy took a second in total.
 LONG_SEARCH = """
 {before}
 readiness.state.seconds_in_numpy = 1.0

@@ -96,7 +96,8 @@ def test_a_model_must_be_a_folder_that_is_there(tmp_path):
 
 
 def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
-    # transformers would import this folder's kernels/ in place of the package of that name.
+    # transformers would import the folder kernels/ of this repository in place of the package
+    # `kernels`.
     elsewhere = [path for path in sys.path if Path(path).resolve() != Path(__file__).parents[2]]
     monkeypatch.setattr(sys, "path", elsewhere)
     pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")
@@ -139,7 +140,8 @@ def test_word_rotators_scores_are_optimal_transport():
     result = np.array([scorer(i, np.arange(12)) for i in range(12)])
     truth = -np.array([[oracles.word_rotator(x, y, V) for y in X] for x in X])
     np.testing.assert_allclose(result, truth, atol=1e-9)
-    # The scale of a bag does not matter, and the directions give a lower bound of the distance.
+    # Multiplying a bag of words by a number does not change its distances. The directions give a
+    # lower bound of the distance.
     np.testing.assert_array_equal(result[1], result[2])
     D = scorer.directions()
     bound = -0.5 * np.square(D[:, None] - D).sum(axis=2)

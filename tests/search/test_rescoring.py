@@ -38,7 +38,7 @@ def test_rescore_orders_candidates_by_exact_score(dtype):
     np.testing.assert_array_equal(result.indices, columns)
     np.testing.assert_allclose(result.scores[columns >= 0], keys[columns >= 0], rtol=1e-6)
     assert np.isneginf(result.scores[columns < 0]).all()
-    assert result.missing is None  # Nothing is known about the other items.
+    assert result.missing is None  # without bounds, nothing is known about the other items
     unbounded = rescore(QUERIES, items, LISTS, 50, upper_bounds=np.full(40, np.inf))
     assert (unbounded.missing == 50).all()
 

@@ -66,7 +66,8 @@ def test_neighbors_are_exact(joins, family, measure, isa):
     fastcos.set_config(isa=isa)
     for n_threads, k in ((1, 3), (3, 20)):
         check(X, k, measure, n_threads=n_threads)
-    # Other families may have many equal rows, or norms that differ too much.
+    # No self-join runs if many rows are equal, or if the norms differ too much, as in some of the
+    # other families.
     assert joins or family is not FAMILIES[0]
 
 

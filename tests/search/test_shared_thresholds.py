@@ -16,7 +16,8 @@ if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
-# With these rates, reading takes so long that the rows are divided for any number of queries.
+# With these settings of the cost model, reading takes so long that the rows are divided for any
+# number of queries.
 DIVIDED = {
     "cached_bytes": 0.0, "bytes_per_second": 1e3, "bytes_per_second_of_thread": 1e3,
     "max_queries_sharing_rows": 0,
@@ -67,7 +68,7 @@ def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
     for n_threads in (3, 16):
         result = check(index, rows[:130], rows, 9, measure, n_threads=n_threads)
         np.testing.assert_array_equal(result.scores, expected.scores)
-    # There may be so few groups of duplicates that every pair is scored.
+    # If there are few groups of duplicates, every pair is scored, and there are no grids.
     assert not grids or any(grid.n_ranges > 1 for grid in grids)
 
 

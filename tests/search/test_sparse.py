@@ -49,7 +49,7 @@ def rows(kind, n, d, density, seed=0):
     return dense.astype(np.float64)
 
 
-# Values and sums have different types, and each kind compiles its own code.
+# Each kind has its own types of values and sums, for which code must be compiled.
 KINDS = ["real"]
 KINDS += [
     pytest.param(kind, marks=pytest.mark.slow) for kind in ("binary", "counts", "signed", "large")
@@ -88,7 +88,7 @@ def test_formats_types_and_the_transpose_give_the_same_bits(kind):
 def test_dense_rows_have_the_same_neighbours(kind):
     X = rows(kind, 150, 40, 0.2)
     sparse, dense = top_k(sp.csr_array(X), k=12), top_k(X, k=12)
-    if kind != "real":  # Sums of whole numbers are exact in both; other sums depend on the order.
+    if kind != "real":  # sums of whole numbers are exact; other sums depend on the order
         assert_same_bits(sparse.indices, dense.indices)
         assert_same_bits(sparse.scores, dense.scores)
     scores = without_self(all_scores(X, X, "cosine"))
@@ -136,7 +136,8 @@ def test_a_row_may_find_itself(kind):
 @pytest.mark.slow
 def test_sums_of_whole_numbers_beyond_int32_are_exact():
     X = np.array([[2**14, 0, 2**14], [2**14, 1, 2**14], [2**14, 0, 2**14 - 1.0]])
-    # The sums are 2^29, which fits int32, and then 2^45; the rows differ by a power of two.
+    # The largest sum is 2^29 in the first search, which fits int32, and 2^45 in the second search.
+    # The rows of the two searches differ by a power of two.
     narrow = top_k(sp.csr_array(X), k=2, measure="dot")
     wide = top_k(sp.csr_array(X * 2**8), k=2, measure="dot")
     assert_same_bits(narrow.indices, wide.indices)

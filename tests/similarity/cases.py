@@ -51,7 +51,8 @@ def of_items(formula):
     return lambda P, B: formula(B)
 
 
-# By name: the parameters from (P, B), and the scores from (P, B); the queries are the items.
+# For each measure: a function that returns the parameters for (P, B), and a function that returns
+# the scores for (P, B). The items are also the queries.
 CASES = {
     "cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
     "dot": (dict, of_items(lambda B: B @ B.T)),

@@ -50,7 +50,7 @@ WITH = {
 }
 OF_A_MODEL = [f"rescaled_cosine:{name}" for name in RESCALINGS[1:]]
 OF_ROWS = [*ALONE, *WITH, *OF_A_MODEL]
-# These scores of pairs are for rerank.
+# These measures score pairs of rows, and are used with rerank.
 SCORERS = ["sts_score", "word_rotators_distance"]
 NAMES = [*OF_ROWS, *USER_ITEM, *SCORERS]
 WITHOUT = {
@@ -222,7 +222,8 @@ def test_neighbors_command_gives_the_model_to_measures(name, files, tmp_path):
     assert np.isfinite(np.load(out)["scores"]).all()
 
 
-# Each of these runs under every rescaling, so the default tests contain one per kind of parameters.
+# Each of these measures is evaluated under every rescaling, so the default tests contain only one
+# measure per kind of parameters.
 SOME = ["csls", "rescaled_cosine:data"]
 WITH_LABELS = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "query_metric_cosine"]
 WITH_LABELS += ["popularity_whitened_cosine"]

@@ -14,7 +14,7 @@ from fastcos.similarity.base import REGISTRY
 from fastcos.similarity.rescalings import Rescaling
 from tests.similarity.cases import model
 
-# These scores of pairs are for rerank.
+# These measures score pairs of rows, and are used with rerank.
 SCORERS = {"sts_score", "word_rotators_distance"}
 LIST = Path(__file__).parents[1] / "data" / "measures.csv"
 
@@ -143,7 +143,7 @@ def test_declared_invariances_are_those_of_the_list():
             continue
         maker = class_of(name)
         ours = maker.invariances._asdict()
-        # "only along (1,..,1)" stands for "-" with a remark.
+        # In measures.csv, "only along (1,..,1)" means "-" with a remark.
         differ = {cell for cell in cells if ours[cell] != cells[cell].replace("only", "-")}
         assert not differ, (
             f"{name}: the class declares {ours}, tests/data/measures.csv {cells}; one of them is "

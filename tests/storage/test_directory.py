@@ -229,7 +229,7 @@ def test_a_reader_overtaken_by_a_writer_reads_the_new(saved, monkeypatch):
 
     def overtaken(*arguments):
         mapped = memmap(*arguments)
-        if next(calls) == 0:  # Removes the files of the previous version.
+        if next(calls) == 0:  # this save removes the files of the previous version
             save_arrays(saved, "Example", {"rows": np.ones(3)}, {"version": 2})
         return mapped
 

@@ -9,8 +9,9 @@ from bench.compare.settings import Setting, openblas
 
 NAME = "FAISS"
 REQUIRES = "faiss-cpu>=1.15"
-# FAISS multiplies by BLAS if there are at least a certain number of vectors. The first setting
-# keeps FAISS's default for this number; with the second, FAISS always multiplies by BLAS.
+# FAISS multiplies by BLAS if a batch has at least a certain number of vectors. The first setting
+# keeps FAISS's default for this number. With the second setting, FAISS multiplies by BLAS for every
+# batch.
 SETTINGS = [
     Setting(f"{openblas_setting.name}{words}", openblas_setting.variables | variables)
     for openblas_setting in openblas()

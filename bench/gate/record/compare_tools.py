@@ -140,7 +140,7 @@ def measure(path, minutes):
             started = time.monotonic()
             try:
                 slower, fails = TOOLS[tool](base, head)
-            except Exception as error:  # the failure of a tool is recorded, but not counted
+            except Exception as error:  # a failure of the tool is recorded, but not counted as a result
                 slower, fails = f"{type(error).__name__}: {error}"[:300], None
             seconds = time.monotonic() - started
         line = {
@@ -184,7 +184,8 @@ def table(lines):
             if arm == 0:
                 fails = sum(line["fails"] for line in comparisons)
                 cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
-            # The time of a run depends on whether a tool has a slowdown to confirm, so both cases are listed.
+            # The time of a run depends on whether there is a slow-down for the tool to confirm. The
+            # table therefore lists the times without a slow-down and with the largest one.
             if arm in (0, max(ARMS)):
                 seconds = [line["seconds"] for line in comparisons]
                 cells.append(f"{statistics.median(seconds):.0f}" if seconds else "")

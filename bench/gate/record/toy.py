@@ -139,7 +139,7 @@ def create(folder, slowdown, names=NAMES):
         "matrix/test_matrix.py": MATRIX,
         "pyproject.toml": PROJECT,
         "asv.conf.json": json.dumps(ASV_SETTINGS),
-        "conftest.py": "",  # pytest then imports calls from this folder
+        "conftest.py": "",  # lets pytest import the module calls from this folder
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

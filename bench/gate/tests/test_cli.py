@@ -125,7 +125,8 @@ WORDS = (
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
-# On a busy machine, benchmarks of equal time need up to 80 pairs at the default tolerance.
+# At the default tolerance, benchmarks of equal time need up to 80 pairs on a busy machine. The
+# tests therefore use a larger tolerance.
 LOOSE = ("--tolerance", "0.5")
 SLOWER = "| **slower** | `benchmarks/test_toy.py::test_work` |"
 SITUATIONS = {
@@ -201,7 +202,7 @@ def test_worktree_and_selftest(tmp_path):
 
 @pytest.mark.slow
 def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
-    # Like any installation, this one needs a package index.
+    # Installing the package needs a package index, like any installation.
     home = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
     python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")

@@ -125,7 +125,8 @@ def test_status_of_a_benchmark_without_two_times(base, head, status, exit_status
 
 @pytest.mark.parametrize("number", [5, 15])
 def test_benchmark_that_fails_once_in_head_is_lost(number):
-    # The interval contains the tolerance, so that more than 10 pairs are measured.
+    # The times of head scatter so much that the interval contains the tolerance. More than 10 pairs
+    # are therefore measured.
     heads = [{"s": 1.1 + scatter} for scatter in np.tile([-0.1, 0.1], 40)]
     heads[number] = {"s": FAILED}
     heads = iter(heads)

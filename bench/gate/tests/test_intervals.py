@@ -14,7 +14,8 @@ def test_ratio_exceeds_a_limit_by_its_interval(low, high, exceeds):
 
 
 def test_estimate_ratio_takes_the_median_over_turns():
-    # The machine becomes three times slower, and head is disturbed once.
+    # During the three turns, the machine becomes three times as slow, and another program disturbs
+    # head once.
     base = [1.0, 2.0, 3.0]
     head = [1.2, 9.0, 3.6]
     ratio = intervals.estimate_ratio("s", [(base, head)] * 10)
@@ -38,4 +39,4 @@ def test_bootstrap_interval_covers_the_true_ratio(draw, most):
     noise = getattr(np.random.default_rng(0), draw)((120, 10))
     ends = [intervals.bootstrap_interval(logs, 0.95) for logs in np.log(1.2) + 0.05 * noise]
     covered = np.mean([low <= 1.2 <= high for low, _, high in ends])
-    assert 0.91 <= covered <= most  # 0.95 less two standard deviations of 120 draws
+    assert 0.91 <= covered <= most  # 0.91 is 0.95 minus two standard deviations over 120 draws

@@ -252,7 +252,7 @@ def test_mark_chooses_wall_time_and_tolerance(project):
 
 
 def test_waiting_outside_the_calls_does_not_count(project):
-    # On a very busy machine, the share was a third.
+    # The limit is high, because the share was nearly a third on a very busy machine.
     assert project[0]["setup_sleeps"].waits[0] < 0.33
 
 

@@ -40,7 +40,7 @@ def test_bound_is_that_of_all_comparisons_of_equal_code():
         for number in re.search(r"made (\d+) comparisons .*?and (\d+) on", README, re.DOTALL).groups()
     )
     (bound,) = re.findall(r"fewer than ([\d.]+) %", README)
-    # The README rounds the bound upwards.
+    # The README states the bound rounded upwards.
     assert 0 <= float(bound) - 100 * selftest.upper_bound(0, new + old) < 0.1
 
 

@@ -145,7 +145,7 @@ def test_tail_recovers_a_generalized_pareto(shape):
     assert tail.n_pairs >= 1000
     assert tail.shape == pytest.approx(shape, abs=0.15)
     assert tail.distance < 0.05
-    # In the tail model, the scale of the excesses over a start grows with the start.
+    # In the tail model, the scale of the scores above the start of the tail grows with this start.
     assert tail.scale == pytest.approx(0.02 + shape * (tail.start - 0.5), rel=0.15)
 
 
@@ -178,7 +178,8 @@ def test_rate_interval_holds_in_new_samples():
         calibration = calibrate(first)
         low, high = calibration.rate_interval(0.02, confidence=0.9, held_out=True)
         inside += low <= (cosines(second) >= calibration.threshold(0.02)).mean() <= high
-    # At least 54 hits are expected; only one in a thousand such tests has fewer than 46.
+    # At least 54 of the 60 intervals are expected to contain the rate. Only one in a thousand such
+    # tests finds fewer than 46.
     assert inside >= 46
 
 
@@ -211,7 +212,8 @@ def test_false_discovery_rate_equals_a_loop_over_all_pairs(rows):
         expected[order[rank - 1]] = least
     adjusted = calibration.false_discovery_rate(everything, n_items=300)
     np.testing.assert_allclose(adjusted.ravel(), expected, rtol=1e-12)
-    # Given only the best 20 scores of each list, the estimate may rise but not fall.
+    # If only the best 20 scores of each list are passed, the estimates may be higher than those
+    # from all scores, but not lower.
     few = calibration.false_discovery_rate(everything[:, :20], n_items=300)
     assert (few >= adjusted[:, :20] * (1 - 1e-12)).all()
 
@@ -366,7 +368,7 @@ def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     calibration.save(tmp_path / "calibration.json")
     assert (
         Calibration.load(tmp_path).verdict == calibration.verdict
-    )  # The folder that `fastcos calibrate` writes.
+    )  # The command `fastcos calibrate` writes such a folder, so load accepts the folder.
     assert "e+0" not in repr(calibrate(np.repeat(rows[39:], 30, axis=0), fpr=0.5, sample=300))
 
 

@@ -59,6 +59,6 @@ def test_blocks_of_pairs_fit_working_memory(monkeypatch, call):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # The limit allows for copies of the rows and for the bins. (Blocks of 128 queries once took 12
-    # MiB.)
+    # The limit allows for copies of the rows and for the bins. In an earlier version, blocks of 128
+    # queries took 12 MiB.
     assert peak < 2**20 + 8 * rows.nbytes + 6 * 8 * 2**16

@@ -27,8 +27,8 @@ def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     rows = np.random.default_rng(seed).standard_normal((6, d))
     bounds = threshold_range(rows, 0.2, condition=2.0)
     seen = [threshold_of(rows / D, 0.2) for D in every_diagonal(2.0, d, steps)]
-    # The grid misses the extremes by about one step, and the search must not go beyond the
-    # extremes.
+    # The grid of rescalings misses the most extreme thresholds by about one step. The search must
+    # find thresholds that are at least as extreme as those of the grid, but not much more extreme.
     assert bounds.low == pytest.approx(min(seen), abs=0.02)
     assert bounds.high == pytest.approx(max(seen), abs=0.02)
     assert bounds.low <= min(seen) + 1e-3

@@ -101,7 +101,7 @@ def test_paths(arguments, *checkouts):
         for word in dict.fromkeys(words)
         if any((checkout.sources / word).exists() for checkout in checkouts)
     ]
-    if words and not paths and words == list(arguments):  # without options, all words are paths
+    if words and not paths and words == list(arguments):  # without options, every word must be a path
         raise UsageError(f"TESTS must be files or folders of one of the commits, got {' '.join(words)}")
     for path in paths:
         # Files outside the checkout belong to the user and must not be replaced.

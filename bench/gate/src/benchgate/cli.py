@@ -322,7 +322,8 @@ def run_selftest(options):
     started = time.monotonic()
     try:
         root = root_of_repository()
-        # Each side gets a separate folder, as if there were two commits.
+        # Both sides are the same commit, but each side gets a separate folder, as if there were two
+        # commits.
         checkouts = [Checkout(options.revision, role, root) for role in ("base", "head")]
         for checkout in checkouts:
             checkout.restore([])

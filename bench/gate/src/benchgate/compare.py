@@ -17,7 +17,8 @@ import numpy as np
 from .intervals import Ratio, estimate_ratio
 from .processes import Failure, Measurement
 
-# The smallest allowed number of pairs in the first analysis. An interval from fewer ratios is too inaccurate.
+# The smallest allowed number of pairs in the first analysis. An interval that is computed from
+# fewer pairs is too inaccurate.
 MIN_PAIRS = 10
 # The number of analyses. A benchmark whose interval contains the tolerance is measured further, each
 # time with twice as many pairs: 10, 20, 40 and 80.
@@ -44,8 +45,8 @@ class Outcome(NamedTuple):
     status: str  # one of STATUSES
     tolerance: float
     reason: str = ""
-    ratio: Ratio | None = None  # of the last series in which the benchmark was measured
-    first: Ratio | None = None  # of the first series, if a second series followed
+    ratio: Ratio | None = None  # in the last series in which the benchmark was measured
+    first: Ratio | None = None  # in the first series, if a second series followed
 
 
 class Verdict(NamedTuple):
@@ -88,9 +89,9 @@ class Series:
 
     def __init__(self):
         self.done = 0
-        self.requested = defaultdict(int)  # by name: requested pairs; None stands for all names
-        self.pairs = defaultdict(list)  # by name: the seconds of base and of head in every pair
-        self.waits = defaultdict(list)  # by name: the larger of the two median shares of waiting
+        self.requested = defaultdict(int)  # for each name, the requested pairs; None stands for all names
+        self.pairs = defaultdict(list)  # for each name, the seconds of base and of head in every pair
+        self.waits = defaultdict(list)  # for each name, the larger of the two median shares of waiting
         self.ran = [set(), set()]  # for base and for head: the names that have been measured
         self.failures = [{}, {}]  # for base and for head: the first Failure, by name
 
@@ -134,7 +135,8 @@ class Series:
         if in_head.kind == "crashed" and in_base.kind != "crashed":
             return CRASHED, in_head.reason
         if in_head.kind == "ran" and in_base.kind != "waits":
-            # The benchmark may fail in only some processes of base.
+            # If the benchmark ran in some processes of base and failed in others, it cannot be
+            # compared.
             status = UNCOMPARABLE if name in self.ran[0] else NEW
             return status, f"base: {in_base.reason}" if in_base.reason else ""
         if in_base.kind in ("ran", "waits") and in_head.kind in ("failed", "skipped", "absent"):

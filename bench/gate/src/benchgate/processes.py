@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 SERVE = Path(__file__).with_name("serve.py")
-# The number of turns per side, benchmark and pair. With 4 turns, the ratios would scatter by a fifth more.
+# In each pair, every benchmark runs in this many turns on each side. With 4 turns, the ratios would
+# scatter by a fifth more than with 6 turns.
 TURNS = 6
 # The seconds after which a single turn, or the import of all tests, counts as hanging.
 TIMEOUT = 600.0
@@ -166,7 +167,7 @@ class Side:
     def __init__(self, command, timeout=TIMEOUT):
         self.command, self.timeout = command, timeout
         self.benchmarks, self.errors, self.crashed = {}, {}, {}
-        self.ignored = {}  # by test file: the path that pytest ignores
+        self.ignored = {}  # for each test file, the path that pytest ignores
         self.server = None
 
     def start(self):

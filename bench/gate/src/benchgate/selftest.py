@@ -52,7 +52,7 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
     def pair(names):
         return {"recorded": Measurement([1.0], [0.0])}, {"recorded": Measurement([next(ratios)], [0.0])}
 
-    with contextlib.suppress(StopIteration):  # the record has run out of pairs
+    with contextlib.suppress(StopIteration):  # the exception means that the record has no more pairs
         while True:
             verdict = compare_pairs(pair, tolerance=tolerance)
             says_slower.append(verdict.outcomes[0].status == SLOWER)

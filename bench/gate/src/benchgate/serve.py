@@ -28,11 +28,11 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 
-# The seconds of one turn at a benchmark; a turn has at least one call.
+# The seconds that one turn of a benchmark lasts; a turn makes at least one call.
 TURN_SECONDS = 0.02
-# Once a benchmark has run for this many seconds of wall time, it is stopped if it has waited for more than
-# half of them. Without this limit, a turn could take minutes, because pytest-benchmark counts only
-# CPU time.
+# Once a benchmark has run for this many seconds of wall time, it is stopped if it has waited for
+# more than half of this time. Without this limit, a turn could take minutes, because
+# pytest-benchmark counts only CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
 # Options of pytest, and the values to which this file resets them. In `addopts`, a project may have set
@@ -81,14 +81,16 @@ class Clock:
     def reset(self):
         """Forget the readings of the previous benchmark."""
         self.readings = []  # pairs of wall seconds and CPU seconds
-        self.displaced = []  # pairs: the number of a reading, and the seconds without a CPU until then
+        # Each entry contains the number of a reading, and the seconds without a CPU until then.
+        self.displaced = []
 
     def __call__(self):
         wall, cpu = time.perf_counter(), time.process_time()
         self.readings.append((wall, cpu))
         if self.wall:
             return wall
-        # A call of seconds_displaced takes 3 us, so there is at most one call per millisecond.
+        # A call of seconds_displaced takes 3 us, which would distort the times of fast benchmarks.
+        # It is therefore called at most once per millisecond.
         if not self.displaced or wall - self.sampled > 1e-3:
             self.sampled = wall
             self.displaced.append((len(self.readings) - 1, self.seconds_displaced()))
@@ -146,7 +148,8 @@ class Plugin:
         if report.failed:
             lines = [line.strip() for line in report.longreprtext.splitlines() if line.strip()]
             errors = [line[1:].strip() for line in lines if line.startswith("E ")]
-            # The last error of a chain is the error that was raised.
+            # If errors caused each other, pytest prints the error that was finally raised as the
+            # last one.
             self.errors[report.nodeid] = shorten((errors or lines or ["no reason"])[-1])
 
     def pytest_runtestloop(self, session):
@@ -161,7 +164,8 @@ class Plugin:
             name = json.loads(line)
             error = settings[name].get("error")
             self.reply({"failed": error} if error else self.run(items[name], settings[name]))
-        session.config._benchmarksession.benchmarks.clear()  # pytest-benchmark then prints no table
+        # Without benchmarks in its session, pytest-benchmark prints no table.
+        session.config._benchmarksession.benchmarks.clear()
         return True
 
     def settings(self, item):
@@ -187,7 +191,8 @@ class Plugin:
 
     def run(self, item, settings):
         """Run a benchmark for one turn, and return the answer for the parent."""
-        # The teardown ends the fixtures of other modules, but not the fixtures of this module.
+        # The teardown ends the fixtures of other modules, but keeps the fixtures of the benchmark's
+        # module.
         item.session._setupstate.teardown_exact(item.parent)
         measured = item.config._benchmarksession.benchmarks
         measured.clear()
@@ -216,8 +221,8 @@ class Plugin:
         if outcome.excinfo and issubclass(outcome.excinfo[0], Waits):
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
-            # The last readings of the clock belong to the rounds, and the earlier readings to the
-            # calibration before them.
+            # pytest-benchmark calibrates a benchmark before it times the rounds, so the last
+            # readings of the clock belong to the rounds.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
@@ -232,13 +237,14 @@ def main(arguments):
     """Serve until standard input is closed; return the exit status of pytest."""
     wall = "--wall" in arguments[:1]
     arguments = arguments[wall:]
-    # The protocol uses copies of the streams, so that tests may read standard input and print.
+    # Requests and replies use copies of standard input and standard output. Tests may therefore
+    # read standard input and print without disturbing the protocol.
     requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    sys.path[0] = str(Path.cwd())  # the current folder, as with `python -m pytest`
+    sys.path[0] = str(Path.cwd())  # imports come from the current folder, as with `python -m pytest`
     ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
-    # pytest-cov starts before a plugin could switch it off.
+    # pytest-cov starts before a plugin could switch it off, so an option switches it off.
     extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
     with tempfile.TemporaryDirectory() as cache:
         options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]
