@@ -31,6 +31,24 @@ sys.dont_write_bytecode = False
 FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
+class _ReversedFolder(pytest.Dir):
+    """A folder of tests, which is read from its last file to its first."""
+
+    def collect(self):
+        return reversed(list(super().collect()))
+
+
+def pytest_collect_directory(path, parent):
+    """Let the second test process read each folder from its end.
+
+    In a fresh clone, each of the two processes then compiles one half of the test files and loads
+    the other half, which the other process has compiled.
+    """
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+        return _ReversedFolder.from_parent(parent, path=path)
+    return None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     gc.disable()  # Imports and the collection of the tests create no garbage.
@@ -46,7 +64,8 @@ def pytest_collection_modifyitems(config, items):
 
     @functools.cache  # the cache helps, because 14,000 tests are in only 190 files
     def place(file):
-        return next((n for n, path in enumerate(places) if file.is_relative_to(path)), len(FIRST))
+        number = next((n for n, path in enumerate(places) if file.is_relative_to(path)), len(FIRST))
+        return number, file.parts
 
     items.sort(key=lambda item: place(item.path))
 
