@@ -27,7 +27,8 @@ _PROBE_SECONDS = 2e-3
 # number fits in a first-level cache, and the largest number is twice the size of the largest
 # last-level cache.
 _MIN_PROBE_BYTES, _MAX_PROBE_BYTES = 2**16, 2**28
-# The number of probes whose best rate is the peak rate of the machine.
+# The number of probes per resource. The highest rate of these probes counts as the peak rate of the
+# machine.
 _ROOF_PROBES = 20
 # The number of values that one call of a bandwidth probe reads. These values take 0.2 ms at 80
 # GB/s.

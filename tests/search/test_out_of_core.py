@@ -17,7 +17,7 @@ from fastcos.similarity.linear import QueryMetricCosine
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
 
-SMALL = 1.5  # In MiB; with this working memory, both sides have several blocks.
+SMALL = 1.5  # a working memory in MiB with which queries and items have several blocks
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 # compile kernels for these tests alone.
 BEST = cpu.supported_isas()[0]
 SETS = [
-    # The tiles of avxvnni are those of vnni in half as wide registers.
+    # The tiles of avxvnni are those of vnni in registers of half the width.
     pytest.param(
         isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
     )

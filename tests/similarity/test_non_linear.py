@@ -133,7 +133,7 @@ def regular_polygon():
 TIGHT = {
     ("recos", "permutations"): permutations_of_one_row,
     ("mutual_proximity", "polygon"): regular_polygon,
-    # In the first case, only the angles differ, and in the second case only the norms.
+    # In the case "angles", only the angles differ, and in the case "norms", only the norms differ.
     ("norm_angle_distance", "angles"): regular_polygon,
     ("norm_angle_distance", "norms"): lambda: np.geomspace(1, 1e4, N)[:, None] * np.ones((1, 3)),
 }

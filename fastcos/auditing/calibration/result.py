@@ -235,8 +235,9 @@ class Calibration(PairDistribution):
         p = float(self.p_value(score))
         by_chance = float(self.expected_false(score, n_items=n_items))
         text = (
-            f"A random pair has a {self.measure} of {score:g} or more with probability {p:.2g}; "
-            f"a query finds {as_number(by_chance)} such items by chance among {n_items:,} items."
+            f"A random pair has a {self.measure} of {score:g} or more with probability {p:.2g}. "
+            f"Among {n_items:,} items, a query therefore finds {as_number(by_chance)} such items "
+            "by chance."
         )
         if self.rescaling is None:
             return text
