@@ -24,8 +24,9 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
 
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
-A query has four bound terms (``simd.panel``), all divided by s: tau, the factors by which N and R
-are multiplied, and the weight of the offsets. The statistics of a panel are 1 / t, N, R and the
+A query has these bound terms (``simd.panel``), all divided by s: tau, the factors by which N and R
+are multiplied, and the weight of the offsets. With AVX2, the score v of a hit is refined, and a
+smaller factor of N then applies (``query_blocks``). The statistics of a panel are 1 / t, N, R and the
 range of the offsets. In tiles of codes, v is compared with an integer that is lower than v_min by
 at most 2. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative
 rounding error of a float32 sum.
@@ -66,6 +67,7 @@ from .simd.panel import (
     OFFSET_WEIGHT,
     RESIDUAL_NORM,
     THRESHOLD,
+    UNREFINED_RESIDUAL_NORM,
 )
 
 # A threshold that no score reaches. Every score reaches the threshold -NEVER.
@@ -78,7 +80,7 @@ _UNDERFLOW = 2.0**-1050
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
     """Set the bound terms of query i in a panel, with a threshold that every product reaches.
 
-    `bound_terms` (4, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
+    `bound_terms` (5, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
     first three results of ``query_encoding.encode_query``: the quantisation step of the query, and
     bounds on the norms of the query and of its residual. `weight` is the weight by which the query
     multiplies the offsets of items.
@@ -86,6 +88,7 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
     inverse_step = np.float32(1.0) / step
     bound_terms[THRESHOLD, i] = -NEVER
     bound_terms[RESIDUAL_NORM, i] = (residual + SLACK * norm) * inverse_step
+    bound_terms[UNREFINED_RESIDUAL_NORM, i] = bound_terms[RESIDUAL_NORM, i]
     bound_terms[CODE_NORM, i] = (norm + residual) * inverse_step
     bound_terms[OFFSET_WEIGHT, i] = weight * inverse_step
 

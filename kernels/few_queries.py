@@ -109,9 +109,9 @@ class QueryCodes(NamedTuple):
     corrections : int32 array (n,)
         For each query, the number that is added to the products of its codes. The number is -128
         times the sum of the codes, because 128 is added to the codes of items.
-    bound_terms : float32 array (4, 32)
+    bound_terms : float32 array (5, 32)
         The terms of each query's bound, one query per column. Module ``simd.panel`` describes the
-        four rows of the bound terms.
+        five rows of the bound terms.
     steps : float32 array (32,)
         The quantisation step of each query.
     """

@@ -250,7 +250,7 @@ def project_queries(
 def project_panel(panel, first, count, batch, queries, items, bound_terms, steps, projected):
     """Project the queries batch[first : first + count], and write them to a panel of `projected`.
 
-    `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
+    `bound_terms` (5, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
     are unlike the items have small components along the axes. If the components of a panel of
     queries are small, the panel is not projected, and its full codes are used. The axes have been
     rotated at random, so the norms of the projections on all axes can be estimated from only 32

@@ -47,8 +47,8 @@ from .simd.panel import (
     N_PROJECTED_TERMS,
     OFFSET_WEIGHT,
     PANEL,
-    RESIDUAL_NORM,
     THRESHOLD,
+    UNREFINED_RESIDUAL_NORM,
 )
 from .simd.tile_scores import multiply_item, score_panel
 
@@ -143,8 +143,8 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
     min_products, n_reaching, bound_terms = projected.min_products, 0, block.bound_terms[q]
     for i in range(PANEL):
         min_products[i] = product_below(
-            bound_terms[THRESHOLD, i], bound_terms[RESIDUAL_NORM, i], bound_terms[CODE_NORM, i],
-            bound_terms[OFFSET_WEIGHT, i], statistics, p,
+            bound_terms[THRESHOLD, i], bound_terms[UNREFINED_RESIDUAL_NORM, i],
+            bound_terms[CODE_NORM, i], bound_terms[OFFSET_WEIGHT, i], statistics, p,
         )  # fmt: skip
     n_panels = block.bound_terms.shape[0]
     if projected.hit_counts[q] * n_panels >= PANEL * projected.tile_counts[q]:

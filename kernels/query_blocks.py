@@ -6,6 +6,28 @@ that may reach the threshold of their query. A hit is stored as the number 32 i 
 position of the item in its panel, and j is the position of the query in its panel.
 ``candidate_filter`` proves that only hits can reach the threshold of their query.
 
+Refinement. With AVX2, the codes of queries are coarse, because products are added in int16. A tile
+therefore has several times as many hits as with finer codes. The *remainder* of a query is the
+query minus the step times its codes, and it has codes of its own. For each hit, the product of the
+codes of the remainder and of the item refines the score of the tile. The hit is dropped if its
+refined score does not reach the threshold. In the notation of ``candidate_filter``, a' = s q + e,
+where e is the remainder, and e = s' q' + e' with codes q' of at most 63 in magnitude. Let r be the
+integer next to (s' / s) (q' · c), computed in float32. The refined score is v + r, and
+
+    a' · b' = s t (v + (s' / s) (q' · c)) + e' · b' + (s q + s' q') · f.
+
+- |s q + s' q'| ≤ |a'| + |e'| ≤ |a'| + |e|, so the bound term CODE_NORM also bounds the last term.
+- r differs from (s' / s) (q' · c) by less than 2: rows have at most 65,000 columns, so |r| is at
+  most 65,000 * 127 / 2 = 4.1e6, three roundings to float32 change it by at most 0.74, and rounding
+  to an integer changes it by 0.5. A panel whose largest entry is x has t = x / 127 ≤ N / 127, or
+  only zero codes, for which r = 0. The difference therefore changes the product by at most
+  (2 / 127) s N. The bound term RESIDUAL_NORM contains 2 / 126 in addition to |e'| / s.
+- The remainder e is computed in float32, with an error of at most 2^-24 (|s q| + |e|), which SLACK
+  covers.
+
+In int16, a sum of two products is at most 2 * 255 * 63 = 32,130. No further products are added to
+this sum in int16.
+
 In this file, p is the number of a panel of items, and q is the number of a panel of queries.
 """
 
@@ -13,24 +35,50 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .candidate_filter import NEVER, set_bound_terms
+from .candidate_filter import NEVER, product_below, set_bound_terms
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, padded_width
 from .projection import pack_projected_queries
 from .projection_filter import find_hits_by_projection
-from .query_encoding import pack_query
+from .query_encoding import encode_remainder, pack_query
 from .simd.hits import largest_scores, list_tile_hits
+from .simd.instruction_sets import int16_words
 from .simd.panel import (
+    CODE_NORM,
+    GROUP,
     INVERSE_STEP,
     MAX_OFFSET,
     MIN_OFFSET,
     N_BOUND_TERMS,
     OFFSET_WEIGHT,
     PANEL,
+    RESIDUAL_NORM,
     THRESHOLD,
 )
-from .simd.tile_scores import score_panel, score_panel_by_item
+from .simd.tile_scores import multiply_group, multiply_item, score_panel, score_panel_by_item
 from .tiles import aligned_empty
+
+# A refined score is rounded by less than two units. A unit is the step of the query times the step
+# of the panel, and the step of the panel is at most 1 / 127 of the largest norm of an item.
+_ROUNDING_OF_REFINED = np.float32(2.0 / 126.0)
+
+
+class Remainders(NamedTuple):
+    """The codes of the remainders of the queries; the arrays are empty if hits are not refined.
+
+    Attributes
+    ----------
+    codes : int32 array (32 panels * words,)
+        The codes of the remainders, one query after the other, 4 codes per word.
+    corrections : int32 array (32 panels,)
+        For each query, the number that is added to the products of the codes of its remainder.
+    ratios : float32 array (32 panels,)
+        For each query, the step of the remainder divided by the step of the query.
+    """
+
+    codes: Any
+    corrections: Any
+    ratios: Any
 
 
 class Block(NamedTuple):
@@ -45,15 +93,19 @@ class Block(NamedTuple):
     n_queries : int
         The number of queries. If the number of queries is not a multiple of 32, the last panel
         contains padding.
-    bound_terms : float32 array (panels, 4, 32)
-        The bound terms of each panel of queries. Module ``simd.panel`` describes the four rows of
+    bound_terms : float32 array (panels, 5, 32)
+        The bound terms of each panel of queries. Module ``simd.panel`` describes the five rows of
         each panel of bound terms.
     steps : float32 array (panels, 32)
         The quantisation step of each query.
     corrections : int32 array (32 panels,)
         For each query, the number that is added to the products of its codes (``tile_scores``).
+    remainders : Remainders
+        The remainders of the queries.
     scores, hits : arrays (1024,)
         The scores and the hits of the current tile.
+    products : int32 array (8,)
+        A buffer of refine_hits.
     projected : ProjectedQueries
         The projected codes of the queries.
     """
@@ -64,9 +116,22 @@ class Block(NamedTuple):
     bound_terms: Any
     steps: Any
     corrections: Any
+    remainders: Any
     scores: Any
     hits: Any
+    products: Any
     projected: Any
+
+
+@kernel
+def _empty_remainders(n_panels, items):
+    """Return Remainders of zero codes; they are empty if hits are not refined."""
+    n = n_panels * PANEL if int16_words(items.isa) > 0 else 0
+    remainders = Remainders(
+        np.empty(n * items.words, np.int32), np.empty(n, np.int32), np.empty(n, np.float32)
+    )
+    remainders.codes[:], remainders.corrections[:], remainders.ratios[:] = 0, 0, np.float32(1.0)
+    return remainders
 
 
 @kernel
@@ -90,6 +155,7 @@ def pack_block(lo, hi, batch, queries, items, n_projected):
     steps = np.empty((n_panels, PANEL), np.float32)
     corrections = np.empty(n_panels * PANEL, np.int32)
     steps[:], corrections[:] = np.float32(1.0), 0
+    remainders = _empty_remainders(n_panels, items)
     width = padded_width(max(queries.rows.n_columns, LANES))
     buffer, codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured = np.empty(2, np.float32)
@@ -103,12 +169,36 @@ def pack_block(lo, hi, batch, queries, items, n_projected):
         residual += np.float32(queries.tile_error) * norm
         steps[q, j], corrections[i] = step, correction
         set_bound_terms(bound_terms[q], j, step, norm, residual, scaling.weights[query])
+        if int16_words(isa) > 0:
+            _store_remainder(
+                i, step, norm, items.words, buffer, codes, measured, remainders, bound_terms[q]
+            )
     scores, hits = aligned_empty(PANEL * PANEL, items.packed), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
     projected = pack_projected_queries(
         lo, hi, batch, queries, items, n_projected, packed, bound_terms, steps
     )
-    return Block(packed, size, hi - lo, bound_terms, steps, corrections, scores, hits, projected)
+    return Block(
+        packed, size, hi - lo, bound_terms, steps, corrections, remainders, scores, hits,
+        np.empty(GROUP, np.int32), projected,
+    )  # fmt: skip
+
+
+@borrowing_kernel
+def _store_remainder(i, step, norm, words, buffer, codes, measured, remainders, bound_terms):
+    """Encode the remainder of query i, and set the bound term RESIDUAL_NORM of the query.
+
+    `step` and `norm` are results of ``query_encoding.encode_query``, and `buffer` and `codes` are
+    the arrays that it has filled. `buffer` and `codes` are overwritten. The error ``tile_error`` of
+    float32 tiles is 0 for codes, so the bound term does not contain it.
+    """
+    remainder_step, residual, correction = encode_remainder(step, buffer, codes, measured)
+    remainders.corrections[i], remainders.ratios[i] = correction, remainder_step / step
+    row_words = codes.view(np.int32)
+    for k in range(words):
+        word = row_words[k] if k < row_words.shape[0] else np.int32(0)
+        remainders.codes[i * words + k] = word
+    bound_terms[RESIDUAL_NORM, i % PANEL] = (residual + SLACK * norm) / step + _ROUNDING_OF_REFINED
 
 
 @inlined_kernel
@@ -134,13 +224,71 @@ def find_hits(isa, p, q, items, block):
     """Write the hits of item panel p with query panel q to block.hits.
 
     The hits are the pairs that may reach the threshold of their query, and the function returns the
-    number of hits. The scores of the hits, computed from full codes, are written to block.scores.
+    number of hits. The scores of the hits are computed from full codes, refined (see the docstring
+    of this module), and written to block.scores.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
         score_tile(isa, p, q, items, block)
         n_hits = list_hits(p, q, items, block)
-    return n_hits
+    return keep_refined_hits(p, q, n_hits, items, block)
+
+
+@inlined_kernel
+def keep_refined_hits(p, q, n_hits, items, block):
+    """Refine the scores of the n_hits hits of a tile; drop those below the threshold.
+
+    The function returns the number of remaining hits. If hits are not refined, all remain.
+    """
+    if int16_words(items.isa) == 0 or n_hits == 0:
+        return n_hits
+    refine_hits(p, q, n_hits, items, block)
+    return _keep_reaching(p, n_hits, items.statistics, block.bound_terms[q], block)
+
+
+@borrowing_kernel
+def refine_hits(p, q, n_hits, items, block):
+    """Add to the scores of the n_hits hits of a tile the products of the queries' remainders."""
+    isa, words, remainders = items.isa, items.words, block.remainders
+    products, last = block.products, -1
+    for at in range(n_hits):
+        hit = np.int64(block.hits[at])
+        item, query = hit >> 5, q * PANEL + (hit & 31)
+        if items.projection.words > 0:
+            product = multiply_item(
+                isa, items.packed, p * block.size, item, words, remainders.codes, query * words,
+                remainders.corrections[query],
+            )  # fmt: skip
+        else:
+            # The codes of 8 items are stored together. The hits are ordered by query and item, so
+            # the products of these items are computed only once for a query.
+            group = item // GROUP
+            if last != query * GROUP + group:
+                last = query * GROUP + group
+                multiply_group(
+                    isa, items.packed, p * block.size + group * GROUP * words, words,
+                    remainders.codes, query * words, remainders.corrections[query], products,
+                )  # fmt: skip
+            product = products[item % GROUP]
+        block.scores[hit] += np.int32(round(np.float32(product) * remainders.ratios[query]))
+
+
+@borrowing_kernel
+def _keep_reaching(p, n_hits, statistics, bound_terms, block):
+    """Keep the hits whose refined scores reach the threshold; return the number of these hits."""
+    n_reaching, last, min_product = 0, -1, np.float32(0.0)
+    for at in range(n_hits):
+        hit = block.hits[at]
+        j = hit & 31
+        if j != last:
+            last = j
+            min_product = product_below(
+                bound_terms[THRESHOLD, j], bound_terms[RESIDUAL_NORM, j],
+                bound_terms[CODE_NORM, j], bound_terms[OFFSET_WEIGHT, j], statistics, p,
+            )  # fmt: skip
+        block.hits[n_reaching] = hit
+        n_reaching += np.float32(block.scores[hit]) >= min_product
+    return n_reaching
 
 
 @inlined_kernel

@@ -33,6 +33,9 @@ _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
 # query, this number limits two sums: the sum of the positive codes, and the sum of the magnitudes
 # of the negative codes.
 _LARGEST_INT16_SUM = 128
+# No code of the remainder of a query exceeds this magnitude, so that the sum of two products of
+# such codes with codes of an item, between 1 and 255, fits in int16.
+_LARGEST_REMAINDER_CODE = np.float32(63.0)
 
 
 @kernel
@@ -161,6 +164,26 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
     step = query_step(isa, buffer, measured[0])
     sum_of_codes = quantise_row(buffer, step, np.float32(1.0) / step, codes, measured)
     return step, norm, norm_above(measured[0]), np.int32(-128) * sum_of_codes
+
+
+@borrowing_kernel
+def encode_remainder(step, buffer, codes, measured):
+    """Quantise the remainder of a query, which is the query minus its step times its codes.
+
+    `step` is the quantisation step of the query. `buffer` holds the query before quantisation, and
+    `codes` holds its codes, as encode_query leaves them. The remainder overwrites `buffer`, and the
+    codes of the remainder overwrite `codes`. The function returns three numbers: the quantisation
+    step of the remainder, a bound on the norm of the residual of the remainder, and the correction
+    of products with the codes of the remainder.
+    """
+    for j in range(codes.shape[0]):
+        buffer[j] -= step * np.float32(codes[j])
+    measure_row(buffer, measured)
+    remainder_step = quantisation_step(measured[0], _LARGEST_REMAINDER_CODE)
+    sum_of_codes = quantise_row(
+        buffer, remainder_step, np.float32(1.0) / remainder_step, codes, measured
+    )
+    return remainder_step, norm_above(measured[0]), np.int32(-128) * sum_of_codes
 
 
 @borrowing_kernel

@@ -28,7 +28,7 @@ def list_candidates(lo, hi, items, queries, batch, min_scores, use_projection, l
     `items` is an Items, `queries` is a Queries, and `min_scores` (n,) is float64. `use_projection`
     says whether projected codes, if the items have any, are multiplied before full codes. The
     candidates are written to `lists`, a CandidateLists in which the list of query i starts at
-    starts[i]. The order of the candidates of a query is arbitrary.
+    starts[i] and ends before starts[i + 1]. The order of the candidates of a query is arbitrary.
     """
     block = pack_block(lo, hi, batch, queries, items, hi - lo if use_projection else 0)
     for i in range(hi - lo):
@@ -135,6 +135,7 @@ def _list_row(query, row, filters, lists):
     """Append a row to the list of a query, unless a filter excludes the row for this query."""
     if not passes_filters(row, query, filters):
         return
-    if lists.counts[query] < lists.capacity:
-        lists.rows[lists.starts[query] + lists.counts[query]] = row
+    at = lists.starts[query] + lists.counts[query]
+    if at < lists.starts[query + 1]:
+        lists.rows[at] = row
     lists.counts[query] += 1

@@ -562,7 +562,7 @@ class SelfJoinState(NamedTuple):
     ----------
     packed : int32 array (panels * size,)
         The rows, packed as queries.
-    bound_terms, steps, corrections : as in Block
+    bound_terms, steps, corrections, remainders : as in Block
         The fields of ``query_blocks.Block``, for the panels of all rows.
     units : float32 array (panels, 32)
         The number unit(i) of each row, which the docstring of ``self_join`` defines.
@@ -577,6 +577,7 @@ class SelfJoinState(NamedTuple):
     bound_terms: Any
     steps: Any
     corrections: Any
+    remainders: Any
     units: Any
     initial_thresholds: Any
     candidates: Any
@@ -610,12 +611,11 @@ class SearchResults(NamedTuple):
 class CandidateLists(NamedTuple):
     """The outputs of a range search: the candidates of each query.
 
-    `starts` (n,) int64 holds the position in `rows` at which the list of each query begins. A list
-    has room for `capacity` candidates. `counts` (n,) int64 holds the number of candidates of each
-    query, including candidates for which the list had no room.
+    The list of query i is rows[starts[i] : starts[i + 1]], and `starts` (n + 1,) is int64. `counts`
+    (n,) int64 holds the number of candidates of each query, including candidates for which the list
+    had no room.
     """
 
-    capacity: Any
     starts: Any
     counts: Any
     rows: Any

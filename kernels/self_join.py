@@ -23,7 +23,9 @@ codes of j and i bounds the inner product of the scaled rows:
 
     a'(j) · b'(i) ≤ s(j) (v t(i) + error(j)),  error(j) = (|e| N + |s q| R + SLACK |a'| N) / s(j).
 
-Here N and R belong to the panel of i. Let slope(j) be the slope of query j (``query_encoding``).
+Here N and R belong to the panel of i. If hits are refined (``query_blocks``), v is the refined
+score of a hit, and the bound term of refined scores takes the place of |e|. Let slope(j) be the
+slope of query j (``query_encoding``).
 For every row i, the scaled query a'(i) and the scaled item b'(i) are proportional, so
 
     a'(i) · b'(j) / slope(i) = a'(j) · b'(i) / slope(j),
@@ -54,11 +56,13 @@ from .candidate_buffers import (
 from .candidate_filter import NEVER, product_below
 from .jit import borrowing_kernel, kernel
 from .projection import empty_projected_queries
-from .query_blocks import Block, pack_block, rank_maxima, score_tile
+from .query_blocks import Block, pack_block, rank_maxima, refine_hits, score_tile
 from .records import PanelSettings, items_at
 from .simd.hits import list_hits_of_both
+from .simd.instruction_sets import int16_words
 from .simd.panel import (
     CODE_NORM,
+    GROUP,
     INVERSE_STEP,
     MAX_NORM,
     MAX_OFFSET,
@@ -69,6 +73,7 @@ from .simd.panel import (
     PANEL,
     RESIDUAL_NORM,
     THRESHOLD,
+    UNREFINED_RESIDUAL_NORM,
 )
 from .tiles import aligned_empty
 
@@ -106,7 +111,8 @@ def search_self_join(lo, hi, addresses, queries, batch, settings, state, results
     terms = np.empty((4, PANEL), np.float32)
     block = Block(
         state.packed, PANEL * items.words, n, state.bound_terms, state.steps, state.corrections,
-        tile, np.empty(PANEL * PANEL, np.int32), empty_projected_queries(0, items),
+        state.remainders, tile, np.empty(PANEL * PANEL, np.int32), np.empty(GROUP, np.int32),
+        empty_projected_queries(0, items),
     )  # fmt: skip
     panel_settings = PanelSettings(
         0, n_panels, capacity, settings.sample_stride, settings.sample_rank, False, False
@@ -142,7 +148,8 @@ def _finish_panels(q0, q1, batch, queries, items, block, state, scratch, panel_s
     lo, hi, candidates = q0 * PANEL, min(q1 * PANEL, batch.shape[0]), state.candidates
     block_of_panels = Block(
         block.packed, block.size, hi - lo, state.bound_terms[q0:q1], state.steps[q0:q1],
-        state.corrections, block.scores, block.hits, block.projected,
+        state.corrections, block.remainders, block.scores, block.hits, block.products,
+        block.projected,
     )  # fmt: skip
     candidates_of_panels = Candidates(
         candidates.entries[lo:hi], candidates.counts[lo:hi], candidates.scores[lo:hi],
@@ -205,6 +212,11 @@ def _store_block(q0, block, state):
     """
     for at in range(block.packed.shape[0]):
         state.packed[q0 * block.size + at] = block.packed[at]
+    for at in range(block.remainders.codes.shape[0]):
+        state.remainders.codes[q0 * block.size + at] = block.remainders.codes[at]
+    for at in range(block.remainders.ratios.shape[0]):
+        state.remainders.ratios[q0 * PANEL + at] = block.remainders.ratios[at]
+        state.remainders.corrections[q0 * PANEL + at] = block.remainders.corrections[at]
     for q in range(block.steps.shape[0]):
         for j in range(PANEL):
             state.steps[q0 + q, j] = block.steps[q, j]
@@ -232,11 +244,16 @@ def _compare_panels(
     for p in range(p0, p1):
         for q in range(q0, min(q1, p + 1)):
             _score_tile(p, q, items, block)
-            _set_terms(p, q, items.statistics, block.bound_terms, units, terms)
+            _set_terms(
+                p, q, UNREFINED_RESIDUAL_NORM, items.statistics, block.bound_terms, units, terms
+            )
             n_hits = list_hits_of_both(
                 block.scores, minima, slopes, errors, thresholds,
                 batch.shape[0] - p * PANEL, block.hits,
             )  # fmt: skip
+            if int16_words(items.isa) > 0 and n_hits > 0:
+                refine_hits(p, q, n_hits, items, block)
+                _set_terms(p, q, RESIDUAL_NORM, items.statistics, block.bound_terms, units, terms)
             for at in range(n_hits):
                 hit = block.hits[at]
                 i, j = hit >> 5, hit & 31
@@ -261,20 +278,21 @@ def _compare_panels(
 
 
 @borrowing_kernel
-def _set_terms(p, q, statistics, all_bound_terms, units, terms):
+def _set_terms(p, q, residual_norm, statistics, all_bound_terms, units, terms):
     """Set the numbers that ``list_hits_of_both`` compares with the scores of a tile.
 
     Item i can reach the threshold of query j only if the product of their codes is at least
     terms[0, j]. In the other direction, row j can reach the threshold of row i only if the product
-    is at least terms[3, i] * terms[1, j] - terms[2, j].
+    is at least terms[3, i] * terms[1, j] - terms[2, j]. The products are refined if residual_norm
+    is RESIDUAL_NORM, and not refined if it is UNREFINED_RESIDUAL_NORM.
     """
     inverse_step = statistics[p, INVERSE_STEP]
     bound_terms, terms_of_items = all_bound_terms[q], all_bound_terms[p]
     for j in range(PANEL):
-        error = bound_terms[RESIDUAL_NORM, j] * statistics[p, MAX_NORM]
+        error = bound_terms[residual_norm, j] * statistics[p, MAX_NORM]
         error += bound_terms[CODE_NORM, j] * statistics[p, MAX_RESIDUAL]
         terms[0, j] = product_below(
-            bound_terms[THRESHOLD, j], bound_terms[RESIDUAL_NORM, j], bound_terms[CODE_NORM, j],
+            bound_terms[THRESHOLD, j], bound_terms[residual_norm, j], bound_terms[CODE_NORM, j],
             bound_terms[OFFSET_WEIGHT, j], statistics, p,
         )  # fmt: skip
         terms[1, j] = inverse_step / units[q, j]

@@ -50,7 +50,14 @@ from .few_queries import STATUS_NOT_ORDINARY
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection import project_queries
 from .projection_filter import abandon_costly_projections, find_hits_by_projection
-from .query_blocks import list_hits, pack_block, rank_hits, rank_maxima, score_tile
+from .query_blocks import (
+    keep_refined_hits,
+    list_hits,
+    pack_block,
+    rank_hits,
+    rank_maxima,
+    score_tile,
+)
 from .query_encoding import are_ordinary, scaled_queries
 from .records import PanelSettings, SearchResults, items_at
 from .simd.panel import PANEL, THRESHOLD
@@ -99,7 +106,11 @@ def _find_hits(stage, p, q, items, block, sample):
         score_tile(isa, p, q, items, block)
         if stage < 2:
             rank_maxima(p, q, items, block, sample.best[q], sample.largest)
-        return 0 if stage == 0 else list_hits(p, q, items, block)
+        if stage == 0:
+            return 0
+        n_hits = list_hits(p, q, items, block)
+        return keep_refined_hits(p, q, n_hits, items, block)
+    n_hits = keep_refined_hits(p, q, n_hits, items, block)
     if stage < 2:
         rank_hits(p, q, n_hits, items, block, sample.best[q], sample.largest)
     return n_hits

@@ -145,9 +145,9 @@ def _refine_all(
             part = queries.take(batch)
             candidates = np.full((len(batch), capacity), -1, np.int64)
             counts = find_candidates(
-                segment.packed, part.encoded, part.exclusions, min_raw_scores[batch], capacity,
-                np.arange(0, candidates.size, capacity), candidates.reshape(-1), silent_options,
-                allowed_rows,
+                segment.packed, part.encoded, part.exclusions, min_raw_scores[batch],
+                np.arange(0, candidates.size + 1, capacity), candidates.reshape(-1),
+                silent_options, allowed_rows,
             )  # fmt: skip
             order = np.argsort(counts, kind="stable")
             fits = order[: np.searchsorted(counts[order], capacity, side="right")]

@@ -772,8 +772,10 @@ def _plan_self_join(
     capacity = capacity_of_join(k, costs)
     # ``of_state`` is the number of bytes that the state of one row takes. ``of_task`` is the number
     # of bytes that a task allocates for each row of its block (``kernels.self_join``).
-    of_state = 8 * capacity + 16 * k + 4 * layout.words + 64
-    of_task = 4 * layout.words + 4 * sample.rank + 64
+    has_remainders = INSTRUCTION_SETS[layout.isa].int16_words > 0
+    of_codes = 4 * layout.words * (2 if has_remainders else 1)
+    of_state = 8 * capacity + 16 * k + of_codes + 80
+    of_task = of_codes + 4 * sample.rank + 80
     buffers = n_panels * PANEL * of_state + machine.n_threads * (
         panels_per_block * PANEL * of_task + 56 * capacity + 32 * k
     )

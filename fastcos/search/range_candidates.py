@@ -1,5 +1,7 @@
 """Find items whose raw scores may reach a threshold, by the bounds that tiles compute."""
 
+import itertools
+
 import numpy as np
 
 from fastcos import parallel
@@ -17,31 +19,36 @@ def find_candidates(
     queries: EncodedRows,
     exclusions: ExcludedItems,
     thresholds: Floats,
-    capacity: int,
     starts: Integers,
     columns: Integers,
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None = None,
+    n_planned: int | None = None,
 ) -> Integers:
     """For each query, count and list the items whose raw scores may reach the query's threshold.
 
     ``thresholds`` (n,) contains one raw score per query. The function returns the number of
     candidates (n,) of each query. The candidates of a query include every item whose raw score
-    reaches the threshold, and may include other items. At most ``capacity`` candidates of query i
-    are written to ``columns``, in any order; the first one gets the index ``starts[i]``.
+    reaches the threshold, and may include other items. Which other items they include may depend
+    on the queries that are passed together, because a block of queries may stop using its projected
+    codes. The candidates of query i are written to ``columns[starts[i] : starts[i + 1]]``, in any
+    order; candidates for which this slice has no room are only counted. ``starts`` has the shape (n
+    + 1,). The kernel is the one for ``n_planned`` queries, or for n queries if it is None. If
+    several calls search for parts of the same queries, ``n_planned`` makes all of them use the same
+    kernel, because different kernels have different candidates.
     ``allowed_rows`` contains the rows that are allowed in the results; None allows all packed
     items. The tiles perform O(n m d) operations.
     """
     n = len(thresholds)
     plan = plan_candidates(
-        n, len(packed.arrays.row_of_slot), packed.layout,
+        n if n_planned is None else n_planned, len(packed.arrays.row_of_slot), packed.layout,
         has_projection=packed.arrays.projection.words > 0, has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     if plan.kernel is None:
-        return _all_allowed_items(packed, exclusions, capacity, starts, columns, allowed_rows)
+        return _all_allowed_items(packed, exclusions, starts, columns, allowed_rows)
     counts = parallel.unfilled(n, np.int64)
     scaled_queries = pack_queries(packed, queries, exclusions, allowed_rows)
-    lists = records.CandidateLists(capacity, starts, counts, columns)
+    lists = records.CandidateLists(starts, counts, columns)
     blocks = parallel.row_blocks(n, plan.queries_per_block)
     if plan.kernel == "few_queries":
         parallel.run(
@@ -60,7 +67,6 @@ def find_candidates(
 def _all_allowed_items(
     packed: PackedItems,
     exclusions: ExcludedItems,
-    capacity: int,
     starts: Integers,
     columns: Integers,
     allowed_rows: AllowedRows | None,
@@ -70,12 +76,13 @@ def _all_allowed_items(
     The arguments and the result are those of ``find_candidates``.
     """
     row_numbers = packed.row_numbers if allowed_rows is None else allowed_rows.row_numbers
-    counts = np.empty(len(starts), np.int64)
-    for i, start in enumerate(starts):
+    counts = np.empty(len(starts) - 1, np.int64)
+    for i, (start, end) in enumerate(itertools.pairwise(starts)):
         excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]
         candidates = row_numbers[
             (row_numbers != exclusions.self_rows[i]) & ~np.isin(row_numbers, excluded)
         ]
         counts[i] = len(candidates)
-        columns[start : start + min(capacity, len(candidates))] = candidates[:capacity]
+        listed = candidates[: end - start]
+        columns[start : start + len(listed)] = listed
     return counts

@@ -184,7 +184,7 @@ def pairs_above(
         pairs = _qualifying_pairs(
             searches, [segment_counts[of_block] for segment_counts in counts],
             queries if hi - lo == n else queries.take(of_block), Q[of_block],
-            _RawScoreBounds(bounds.exact[of_block], bounds.candidates[of_block]), lo, options,
+            _RawScoreBounds(bounds.exact[of_block], bounds.candidates[of_block]), lo, n, options,
         )  # fmt: skip
         indptr[lo + 1 : hi + 1] = indptr[lo] + np.cumsum(pairs.counts)
         entries = slice(indptr[lo], indptr[hi])
@@ -238,28 +238,41 @@ class _SegmentSearch:
         self, queries: EncodedRows, bounds: Floats, options: ExecutionOptions
     ) -> Integers:
         """Return, for each query, how many rows may reach the bound of the query."""
-        starts, no_rows = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
+        no_room, no_rows = np.zeros(len(bounds) + 1, np.int64), np.zeros(0, np.int64)
         return find_candidates(
-            self.segment.packed, queries, self._excluded_rows,
-            bounds, 0, starts, no_rows, options, self._allowed_rows,
+            self.segment.packed, queries, self._excluded_rows, bounds, no_room, no_rows, options,
+            self._allowed_rows,
         )  # fmt: skip
 
-    def find_candidates(
-        self, queries: EncodedRows, bounds: Floats, starts: Integers, first_query: int,
-        options: ExecutionOptions,
-    ) -> Integers:  # fmt: skip
-        """Return the row numbers of the candidates of all queries in one array.
+    def list_candidates(
+        self, queries: EncodedRows, bounds: Floats, counts: Integers, first_query: int,
+        n_planned: int, options: ExecutionOptions,
+    ) -> tuple[Integers, Integers]:  # fmt: skip
+        """Return the row numbers of the candidates of all queries in one array, and the starts.
 
-        The candidates of query i begin at ``starts[i]``. ``first_query`` is the position, within
-        the whole request, of the first query that is passed to this function.
+        The candidates of query i are ``rows[starts[i]:starts[i + 1]]``. ``counts`` contains the
+        numbers of candidates that ``count_candidates`` has counted. ``first_query`` is the
+        position, within the whole request, of the first query that is passed to this function, and
+        ``n_planned`` is the number of queries of the whole request.
         """
-        rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
-        find_candidates(
-            self.segment.packed, queries, excluded_rows, bounds,
-            len(self._encoded.rows), starts[:-1], rows, options, self._allowed_rows,
-        )  # fmt: skip
-        return rows
+        while True:
+            starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            rows = parallel.unfilled(int(starts[-1]), np.int64)
+            new_counts = find_candidates(
+                self.segment.packed, queries, excluded_rows, bounds, starts, rows, options,
+                self._allowed_rows, n_planned,
+            )  # fmt: skip
+            is_complete = (new_counts <= counts).all()
+            if is_complete and (new_counts == counts).all():
+                return rows, starts
+            if is_complete:
+                is_listed = np.arange(len(rows)) < np.repeat(starts[:-1] + new_counts, counts)
+                return rows[is_listed], np.concatenate([[0], np.cumsum(new_counts)])
+            # All queries of the request were counted together. Some of them may have more
+            # candidates when they are searched without the others (see ``find_candidates``). The
+            # next pass searches for the same queries as this pass, and finds the same candidates.
+            counts = new_counts
 
     def qualifying(
         self, queries: EncodedRows, Q: validation.Rows, starts: Integers, rows: Integers,
@@ -294,21 +307,24 @@ class _SegmentSearch:
 
 def _qualifying_pairs(
     searches: Sequence[_SegmentSearch], counts: Sequence[Integers], queries: EncodedRows,
-    Q: validation.Rows, bounds: _RawScoreBounds, first_query: int, options: ExecutionOptions,
+    Q: validation.Rows, bounds: _RawScoreBounds, first_query: int, n_planned: int,
+    options: ExecutionOptions,
 ) -> _Pairs:  # fmt: skip
     """Return the (query, item) pairs whose exact raw scores reach the bounds.
 
     ``searches`` contains one range search per segment. ``counts`` contains, for each segment, the
     number of candidates of each query. ``first_query`` is the position, within the whole request,
-    of the first query that is passed to this function.
+    of the first query that is passed to this function, and ``n_planned`` is the number of queries
+    of the whole request.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)
         options = options._replace(progress=lambda done, _: report(first_query + done, total))
     query_lists, position_lists, score_lists = [], [], []
     for search, segment_counts in zip(searches, counts, strict=True):
-        starts = np.concatenate([[0], np.cumsum(segment_counts)]).astype(np.int64)
-        rows = search.find_candidates(queries, bounds.candidates, starts, first_query, options)
+        rows, starts = search.list_candidates(
+            queries, bounds.candidates, segment_counts, first_query, n_planned, options
+        )
         query_of_pair, rows, raw_scores = search.qualifying(
             queries, Q, starts, rows, bounds.exact, options
         )

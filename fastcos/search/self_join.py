@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel
-from fastcos.kernels import records, self_join
+from fastcos.kernels import query_blocks, records, self_join
 from fastcos.kernels.candidate_buffers import Candidates
 from fastcos.kernels.candidate_filter import NEVER
 from fastcos.kernels.simd.panel import N_BOUND_TERMS, PANEL
@@ -58,7 +58,7 @@ def search_own_rows(
     (n, k), n_panels = ranking[0].shape, packed.n_panels
     unproved = np.empty(n, np.float32)
     results = records.SearchResults(thresholds, ranking[1], ranking[0], unproved)
-    state = _empty_state(n, k, n_panels, PANEL * items.words, plan.capacity)
+    state = _empty_state(n, k, n_panels, items, plan.capacity)
     # This array is writeable, like the array that ``tile_top_k`` receives, so that the functions
     # that both kernels call are compiled only once. They would be compiled a second time for a
     # read-only array.
@@ -81,8 +81,10 @@ def search_own_rows(
     return np.flatnonzero(unproved > -NEVER)
 
 
-def _empty_state(n: int, k: int, n_panels: int, size: int, capacity: int) -> records.SelfJoinState:
-    """Return the initial state of a self-join of n rows; each panel takes ``size`` words."""
+def _empty_state(
+    n: int, k: int, n_panels: int, items: records.Items, capacity: int
+) -> records.SelfJoinState:
+    """Return the initial state of a self-join of n rows, which are packed as ``items``."""
     candidates = Candidates(
         entries=np.empty((n, capacity), np.int64),
         counts=np.zeros(n, np.int64),
@@ -92,11 +94,17 @@ def _empty_state(n: int, k: int, n_panels: int, size: int, capacity: int) -> rec
         kth_scores=np.full(n, -np.inf),
     )
     n_bound_terms = n_panels * N_BOUND_TERMS * PANEL
+    n_remainders = n_panels * PANEL if items.isa.int16_words > 0 else 0
     return records.SelfJoinState(
-        packed=aligned(n_panels * size, np.int32),
+        packed=aligned(n_panels * PANEL * items.words, np.int32),
         bound_terms=aligned(n_bound_terms, np.float32).reshape(n_panels, N_BOUND_TERMS, PANEL),
         steps=np.ones((n_panels, PANEL), np.float32),
         corrections=np.empty(n_panels * PANEL, np.int32),
+        remainders=query_blocks.Remainders(
+            codes=np.zeros(n_remainders * items.words, np.int32),
+            corrections=np.zeros(n_remainders, np.int32),
+            ratios=np.ones(n_remainders, np.float32),
+        ),
         units=np.ones((n_panels, PANEL), np.float32),
         initial_thresholds=np.empty(n, np.float32),
         candidates=candidates,

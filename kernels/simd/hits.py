@@ -25,7 +25,6 @@ from .emit import (
 from .panel import (
     CODE_NORM,
     GROUP,
-    N_BOUND_TERMS,
     N_STATISTICS,
     OFFSET_WEIGHT,
     PANEL,
@@ -33,6 +32,7 @@ from .panel import (
     RESIDUAL_NORM,
     STEP_RATIO,
     THRESHOLD,
+    UNREFINED_RESIDUAL_NORM,
 )
 from .tile_scores import emit_products
 
@@ -45,7 +45,7 @@ _FIRST_QUERIES = (0, 16)
 def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_items, hits):
     """Write the hits of a tile to `hits`, and return the number of hits.
 
-    `scores` (32, 32) is int32 or float32. The bound terms (4, 32) of the queries begin at position
+    `scores` (32, 32) is int32 or float32. The bound terms (5, 32) of the queries begin at position
     terms0 of the flat array bound_terms. The array `statistics` (n_panels, 5) holds the statistics
     of each panel of items. Module ``simd.panel`` describes the rows of the bound terms and the
     columns of the statistics. If the score of item i reaches the threshold of query q, the number
@@ -117,7 +117,7 @@ def list_tile_hits_by_projection(
 
     Before a score is compared with the threshold, the product of the norms of two remainders is
     added to the score. This product is an upper bound on the part of the score that the projection
-    omits. The remainder of a row is the row minus its projection. The bound terms (4, 32) of the
+    omits. The remainder of a row is the row minus its projection. The bound terms (5, 32) of the
     full codes begin at bound_terms[terms0], and the first row of these terms holds the thresholds.
     The bound terms (5, 32) of the projected codes begin at projected_terms[projected_terms0].
     `remainder_norms` (32 panels,) float32 holds an upper bound on the norm of each item's
@@ -331,7 +331,8 @@ def _thresholds(builder, values, terms, panel):
     thresholds = []
     for first in _FIRST_QUERIES:
         threshold, *query_terms = (
-            load(builder, terms, _V_F32, row * PANEL + first) for row in range(N_BOUND_TERMS)
+            load(builder, terms, _V_F32, row * PANEL + first)
+            for row in (THRESHOLD, UNREFINED_RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT)
         )
         bound = _less_errors(builder, threshold, query_terms, statistics)
         bound = builder.fmul(bound, inverse_step)

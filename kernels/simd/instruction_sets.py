@@ -24,19 +24,24 @@ class InstructionSet:
     int8_lanes, int8_sums : int
         For int8 codes without AMX: the number of int32 lanes of a register, and the number of
         registers that hold sums.
+    words_per_pass : int
+        For int8 codes without AMX: the number of words of a panel of queries that are multiplied by
+        all items of a panel before the next words are multiplied.
     float_rows, float_lanes : int
         For float32 rows: the number of items of a block, and the number of float32 lanes of a
         register.
     int16_words : int
         The number of words whose products are added in int16 before the sum is widened to int32, or
         0 if products are not added in int16. The codes of a query must be so small that no sum in
-        int16 overflows (``query_encoding.query_step``).
+        int16 overflows (``query_encoding.query_step``). The codes of a query are then so coarse
+        that the scores of hits are refined (``query_blocks``).
     """
 
     __slots__ = ()
     name = ""
     has_codes = has_tile_registers = False
     int8_lanes = int8_sums = 0
+    words_per_pass = 1 << 16  # all words of a row, because no row has so many
     float_rows, float_lanes = 4, 4
     int16_words = 0
 
@@ -86,7 +91,10 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
     __slots__ = ()
     name = "avx2"
     has_codes = True
-    int8_lanes, int8_sums = 8, 8
+    # With 8 registers of sums, the compiler would keep some of the sums in memory. The words of one
+    # pass of a panel of queries take 16 kB, half of the first-level cache of most CPUs.
+    int8_lanes, int8_sums = 8, 4
+    words_per_pass = 128
     float_rows, float_lanes = 4, 8
     int16_words = 2
 

@@ -146,6 +146,35 @@ def multiply_item(typingctx, isa, items, item0, item, words, codes, code0, corre
 
 
 @intrinsic
+def multiply_group(typingctx, isa, items, item0, words, codes, code0, correction, products):
+    """Write the products of 8 neighbouring items of a panel with one query to `products` (8,).
+
+    The panel is laid out by groups, and the group of the items begins at items[item0]. The words of
+    the query are contiguous in `codes`, from codes[code0] on. `items`, `codes` and `products` are
+    flat arrays of int32. The intrinsic computes nothing if rows are not packed as int8 codes, and
+    nothing with AMX, whose panels have no groups.
+    """
+
+    def codegen(context, builder, sig, a):
+        isa = instruction_sets.of(sig)
+        if not isa.has_codes or isa.has_tile_registers:
+            return context.get_dummy_value()
+        group, query, out = pointers(context, builder, sig, a, (1, a[2]), (4, a[5]), (7, I64(0)))
+        kind = ir.VectorType(I32, GROUP)
+
+        def step(k, sums):
+            item_words = load(builder, builder.gep(group, [builder.mul(k, I64(GROUP))]), kind)
+            word = broadcast(builder, builder.load(builder.gep(query, [k])), kind)
+            return [_add_products(builder, isa, sums[0], [(item_words, word)])]
+
+        (sums,) = loop(builder, a[3], [broadcast(builder, a[6], kind)], step)
+        store(builder, sums, out)
+        return context.get_dummy_value()
+
+    return types.void(isa, items, item0, words, codes, code0, correction, products), codegen
+
+
+@intrinsic
 def multiply_run(
     typingctx, isa, items, item0, step, count, words, codes, code0, correction, products,
     largest_products,
@@ -376,40 +405,63 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
 
 
 def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out, by_item):
-    """Emit the scores of blocks of items with 16 or 32 queries; each step multiplies two words.
+    """Emit the scores of a panel of items with 16 or 32 queries.
+
+    The words of the rows are multiplied in passes, so that the codes of one pass stay in the
+    first-level cache. Between two passes, the sums are stored in `out`. `by_item` says whether the
+    panel of items is laid out by item or by groups (``simd.panel``).
+    """
+    item_starts = _emit_item_starts(builder, items, words) if by_item else None
+    per_pass = I64(isa.words_per_pass)
+    n_passes = builder.udiv(builder.add(words, I64(isa.words_per_pass - 1)), per_pass)
+    with cgutils.for_range(builder, n_passes) as pass_:
+        first = builder.mul(pass_.index, per_pass)
+        rest = builder.sub(words, first)
+        count = builder.select(builder.icmp_signed("<", rest, per_pass), rest, per_pass)
+        _emit_pass(
+            builder, isa, items, item_starts, queries, words, first, count, corrections, n_queries,
+            out,
+        )  # fmt: skip
+
+
+def _emit_pass(
+    builder, isa, items, item_starts, queries, words, first_word, count, corrections, n_queries, out
+):
+    """Emit one pass, which multiplies `count` words from `first_word` on; each step multiplies two.
 
     A block has at most 8 items, and is so small that the sums of all its items with the queries fit
-    in registers. `by_item` says whether the panel of items is laid out by item or by groups
-    (``simd.panel``).
+    in registers. `item_starts` is None if the panel of items is laid out by groups.
     """
     lanes = isa.int8_lanes
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
     rows = min(GROUP, isa.int8_sums // len(columns))
-    item_starts = _emit_item_starts(builder, items, words) if by_item else None
+    is_first = builder.icmp_signed("==", first_word, I64(0))
+    first_query = builder.gep(queries, [builder.mul(first_word, I64(PANEL))])
     with cgutils.for_range(builder, I64(PANEL // rows)) as part:
         first = builder.mul(part.index, I64(rows))
         group = builder.mul(builder.udiv(first, I64(GROUP)), builder.mul(words, I64(GROUP)))
-        block = builder.gep(items, [builder.add(group, builder.urem(first, I64(GROUP)))])
+        at = builder.add(group, builder.urem(first, I64(GROUP)))
+        block = builder.gep(items, [builder.add(at, builder.mul(first_word, I64(GROUP)))])
         item_rows = []
-        if by_item:
+        if item_starts:
             places = [builder.add(first, I64(row)) for row in range(rows)]
             item_rows = [builder.load(builder.gep(item_starts, [place])) for place in places]
 
         def step(k, sums, block=block, item_rows=item_rows):
             item_at = builder.gep(block, [builder.mul(k, I64(2 * GROUP))])
-            word_at = builder.mul(k, I64(2))
-            query_at = builder.gep(queries, [builder.mul(k, I64(2 * PANEL))])
+            word_at = builder.add(first_word, builder.mul(k, I64(2)))
+            query_at = builder.gep(first_query, [builder.mul(k, I64(2 * PANEL))])
             _prefetch_next_panel(builder, item_at, words)
 
             def item_word(row, word):
                 at = builder.gep(item_at, [I64(word * GROUP + row)])
-                if by_item:
+                if item_rows:
                     at = builder.gep(item_rows[row], [builder.add(word_at, I64(word))])
                 return broadcast(builder, builder.load(at), kind)
 
             words_per_step = max(1, isa.int16_words)
-            for first_word in range(0, 2, words_per_step):
-                group = range(first_word, first_word + words_per_step)
+            for word in range(0, 2, words_per_step):
+                group = range(word, word + words_per_step)
                 codes = [
                     [load(builder, query_at, kind, word * PANEL + at) for word in group]
                     for at in columns
@@ -426,12 +478,16 @@ def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out,
                 sums = results
             return sums
 
-        initial = [load(builder, corrections, kind, at) for at in columns]
-        sums = loop(builder, builder.lshr(words, I64(1)), initial * rows, step)
         target = builder.gep(out, [builder.mul(first, I64(PANEL))])
-        for t, value in enumerate(sums):
-            row, vector = divmod(t, len(columns))
-            store(builder, value, target, row * PANEL + columns[vector])
+        initial, places = [], [(row, column) for row in range(rows) for column in columns]
+        for row, column in places:
+            stored = builder.gep(target, [I64(row * PANEL)])
+            initial.append(
+                load(builder, builder.select(is_first, corrections, stored), kind, column)
+            )
+        sums = loop(builder, builder.lshr(count, I64(1)), initial, step)
+        for (row, column), value in zip(places, sums, strict=True):
+            store(builder, value, target, row * PANEL + column)
 
 
 def _emit_item_starts(builder, items, words):
@@ -680,7 +736,8 @@ def _add_products(builder, isa, total, pairs):
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
     signed codes. The product of the words is the inner product of their codes. With AVX2, there are
     at most int16_words pairs, and their products are added in int16. The sums fit in int16
-    (``query_encoding.query_step``).
+    (``query_encoding.query_step``; for codes of remainders, which are never added to other pairs,
+    see ``query_blocks``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:

@@ -6,6 +6,13 @@ from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import tile_scores
 from fastcos.kernels.simd.hits import largest_scores, list_reaching, list_tile_hits
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import (
+    CODE_NORM,
+    N_BOUND_TERMS,
+    OFFSET_WEIGHT,
+    THRESHOLD,
+    UNREFINED_RESIDUAL_NORM,
+)
 
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
@@ -172,8 +179,8 @@ def test_score_panel_float32_is_within_its_bound(isa, depth):
 @pytest.mark.parametrize("threshold", [-1e12, -5e8, 5e8, 1e12])
 def test_list_tile_hits_does_not_overflow(sign, threshold):
     scores = np.full(1024, sign * 127**2 * tiles.MAX_CODED_COLUMNS, np.int32)
-    bound_terms = np.zeros((4, 32), np.float32)
-    bound_terms[0] = threshold
+    bound_terms = np.zeros((N_BOUND_TERMS, 32), np.float32)
+    bound_terms[THRESHOLD] = threshold
     hits, largest = np.zeros(1024, np.int32), np.zeros(32, np.float32)
     statistics = np.array([1, 0, 0, 0, 0], np.float32)
     found = which_pass(scores, bound_terms.reshape(-1), statistics, 32, hits, largest)
@@ -185,18 +192,18 @@ def test_list_tile_hits_does_not_overflow(sign, threshold):
 @pytest.mark.parametrize("threshold", [-1e12, -50.0, 90.5, 99.0, 99.5, 1e12, 3e38])
 def test_list_tile_hits_equals_the_threshold_rule(kind, threshold, n_items):
     scores = np.random.default_rng(0).integers(-100, 100, 1024).astype(kind)
-    bound_terms = np.zeros((4, 32), np.float32)
-    bound_terms[0] = threshold
-    bound_terms[0, 5] = 3e38
-    bound_terms[1], bound_terms[2] = 0.25, 0.5
-    bound_terms[3, ::2], bound_terms[3, 1::2] = 2.0, -3.0
+    bound_terms = np.zeros((N_BOUND_TERMS, 32), np.float32)
+    bound_terms[THRESHOLD] = threshold
+    bound_terms[THRESHOLD, 5] = 3e38
+    bound_terms[UNREFINED_RESIDUAL_NORM], bound_terms[CODE_NORM] = 0.25, 0.5
+    bound_terms[OFFSET_WEIGHT, ::2], bound_terms[OFFSET_WEIGHT, 1::2] = 2.0, -3.0
     statistics = np.array([2.0, 4.0, 6.0, 0.5, -0.25], np.float32)
     hits, largest = np.full(1024, -7, np.int32), np.full(32, np.nan, np.float32)
     found = which_pass(scores, bound_terms.reshape(-1), statistics, n_items, hits, largest)
     table = scores.reshape(32, 32)
     np.testing.assert_array_equal(largest, table.max(axis=0))
-    offsets = np.where(bound_terms[3] > 0, 2.0 * 0.5, -3.0 * -0.25)
-    least = (bound_terms[0].astype(float) - 0.25 * 4 - 0.5 * 6 - offsets) * 2
+    offsets = np.where(bound_terms[OFFSET_WEIGHT] > 0, 2.0 * 0.5, -3.0 * -0.25)
+    least = (bound_terms[THRESHOLD].astype(float) - 0.25 * 4 - 0.5 * 6 - offsets) * 2
     must = table >= least
     may = table >= np.clip(least, -1e9, 1e9) - 2 if kind is np.int32 else must
     # The hits are sorted by query, and then by item.

@@ -152,8 +152,8 @@ def n_candidates(segment, encoded, thresholds):
     """Return how many items per query the filter keeps, given the k-th best raw scores."""
     nothing = no_exclusions(len(thresholds), exclude_self=True)
     options = ExecutionOptions(2, 2.0**30)
-    starts, columns = np.zeros(len(thresholds), np.int64), np.zeros(0, np.int64)
-    return find_candidates(segment, encoded, nothing, thresholds, 0, starts, columns, options)
+    starts, columns = np.zeros(len(thresholds) + 1, np.int64), np.zeros(0, np.int64)
+    return find_candidates(segment, encoded, nothing, thresholds, starts, columns, options)
 
 
 def test_centring_drops_what_plain_cosines_could_not():

@@ -12,6 +12,8 @@ from fastcos import set_config
 from fastcos.kernels import cpu, query_blocks, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.packing import SLACK
+from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import CODE_NORM, RESIDUAL_NORM, UNREFINED_RESIDUAL_NORM
 from fastcos.kernels.simd.tile_scores import end_tiles, score_panel, start_tiles
 from fastcos.search import layout, packing
 from fastcos.search.filters import no_exclusions
@@ -33,6 +35,20 @@ def tile_scores(queries, items):
             block.corrections, 0, block.n_queries, scores[p],
         )  # fmt: skip
     end_tiles(isa)
+    return block, scores
+
+
+@kernel
+def refined_scores(queries, items):
+    n, m = queries.rows.data.shape[0], items.rows.data.shape[0]
+    isa, block = items.isa, query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
+    scores = np.empty((m // 32, 1024), items.packed.dtype)
+    for p in range(m // 32):
+        query_blocks.score_tile(isa, p, 0, items, block)
+        for at in range(1024):  # all pairs are hits, ordered by query and item
+            block.hits[at] = 32 * (at % 32) + at // 32
+        query_blocks.refine_hits(p, 0, 1024, items, block)
+        scores[p] = block.scores
     return block, scores
 
 
@@ -117,7 +133,8 @@ def test_filter_bound_needs_every_term(dominant, isa):
     )  # fmt: skip
     block, scores = tile_scores(queries, made.arrays)
     inverse, norm, residual = made.arrays.statistics[0, :3].astype(np.longdouble)
-    _, query_residual, coded, _ = block.bound_terms[0].astype(np.longdouble)
+    bound_terms = block.bound_terms[0].astype(np.longdouble)
+    query_residual, coded = bound_terms[UNREFINED_RESIDUAL_NORM], bound_terms[CODE_NORM]
     exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
     # These are errors of each query with each item, in units of the query's scale.
     value = exact[:, made.arrays.row_of_slot] / block.steps[0][:, None].astype(np.longdouble)
@@ -131,3 +148,54 @@ def test_filter_bound_needs_every_term(dominant, isa):
     bound = sum(terms.values())[:, None]
     assert (error <= bound).all()
     assert (error > bound - terms[dominant][:, None]).any()
+
+
+REFINED_ISAS = [isa for isa in ISAS if INSTRUCTION_SETS[isa.values[0]].int16_words > 0]
+
+
+def errors_and_bound(Q, X):
+    """Return the errors of refined and of unrefined scores, and the bound on refined scores."""
+    made = packing.pack_items(
+        "dot", encoded_rows.encode_rows(X, None, None, "dot"), np.arange(len(X)), None
+    )
+    assert not len(made.arrays.shift)
+    queries = packing.pack_queries(
+        made, encoded_rows.encode_rows(Q, None, None, "dot"), no_exclusions(32),
+    )  # fmt: skip
+    block, refined = refined_scores(queries, made.arrays)
+    _, unrefined = tile_scores(queries, made.arrays)
+    inverse, norm, residual = made.arrays.statistics[:, :3].astype(np.longdouble).T
+    bound_terms = block.bound_terms[0].astype(np.longdouble)
+    exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
+    value = exact[:, made.arrays.row_of_slot] / block.steps[0][:, None].astype(np.longdouble)
+
+    def errors(scores):
+        by_query = np.concatenate([tile.reshape(32, 32).T for tile in scores], axis=1)
+        return np.abs(value - by_query / np.repeat(inverse, 32))
+
+    bound = bound_terms[RESIDUAL_NORM][:, None] * np.repeat(norm, 32)
+    bound = bound + bound_terms[CODE_NORM][:, None] * np.repeat(residual, 32)
+    return errors(refined), errors(unrefined), bound
+
+
+@pytest.mark.parametrize("isa", REFINED_ISAS)
+@pytest.mark.parametrize("depth", [5, 64, 200, 768, 5000])
+@pytest.mark.parametrize("size", [1e-20, 1.0, 1e20])
+def test_refined_scores_are_within_their_bound(size, depth, isa):
+    set_config(isa=isa)
+    rng = np.random.default_rng(depth)
+    X, Q = rng.standard_normal((64, depth)), rng.standard_normal((32, depth))
+    X[1::4] = np.sign(X[1::4])
+    Q[::4] = X[:32:4] + 0.01 * Q[::4]
+    Q[1::4, 0] = 50.0
+    Q[2] = 0.0
+    refined, _, bound = errors_and_bound((size * Q).astype(np.float32), X.astype(np.float32))
+    assert (refined <= bound).all()
+
+
+@pytest.mark.parametrize("isa", REFINED_ISAS)
+def test_refinement_removes_the_rounding_errors_of_queries(isa):
+    set_config(isa=isa)
+    refined, unrefined, bound = errors_and_bound(*query_rounding(isa))
+    assert (refined <= bound).all()
+    assert (unrefined > bound).any()

@@ -53,6 +53,25 @@ def test_few_queries_find_all_allowed_items_above_a_score(measure, n_queries):
             np.testing.assert_array_equal(found.data, truth[rows, columns].astype(np.float32))
 
 
+def test_any_division_of_the_queries_finds_the_same_pairs():
+    # All queries are counted together, but little memory makes a search list few of them at a time,
+    # down to a single query. A batch must find neither more candidates than there is room for, nor
+    # fewer pairs.
+    queries, items = gaussian(100, 64), gaussian(20_000, 64, seed=1)
+    keys = dense_oracle.keys(queries, items, "cosine")
+    expected = keys.astype(np.float32) >= np.float32(0.35)
+    n_searches = 0
+    for working_memory in np.geomspace(0.01, 1.0, 60):
+        try:
+            found = neighbors_above(queries, items, min_score=0.35, working_memory=working_memory)
+        except ValueError:
+            assert n_searches == 0
+            continue
+        np.testing.assert_array_equal(found.toarray() != 0, expected)
+        n_searches += 1
+    assert n_searches > 10
+
+
 def test_scores_equal_to_the_threshold_are_included():
     X = np.repeat(np.eye(3), 50, axis=0)
     result = neighbors_above(X, min_score=1.0)
