@@ -26,9 +26,9 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
 
 A query has these bound terms (``simd.panel``), all divided by s: tau, the factors by which N and R
 are multiplied, and the weight of the offsets. With AVX2, the score v of a hit is refined, and a
-smaller factor of N then applies (``query_blocks``). The statistics of a panel are 1 / t, N, R and the
-range of the offsets. In tiles of codes, v is compared with an integer that is lower than v_min by
-at most 2. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative
+smaller factor of N then applies (``query_blocks``). The statistics of a panel are 1 / t, N, R and
+the range of the offsets. In tiles of codes, v is compared with an integer that is lower than v_min
+by at most 2. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative
 rounding error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
