@@ -270,7 +270,8 @@ def _compare_panels(
                     upper -= bound_terms[CODE_NORM, i] * statistics[MAX_RESIDUAL]
                     upper *= statistics[INVERSE_STEP]
                     upper = min(max(upper, -_LARGEST_PRODUCT), _LARGEST_PRODUCT)
-                    # The conversion to an integer rounds by less than 1.
+                    # The conversion to an integer may lower the bound by less than 1, so 1 is
+                    # added.
                     _add_candidate(
                         p * PANEL + i, np.int64(upper) + 1, q * PANEL + j, batch, queries, items,
                         block, candidates, scratch,

@@ -64,9 +64,8 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# This number is the ratio of the hits per tile in stage 1 of _sweep to those in stage 2. Stage 1
-# finds more hits than stage 2, because the thresholds of stage 1 come from only one half of the
-# sample.
+# Stage 1 of _sweep finds about this many times as many hits per tile as stage 2, because the
+# thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # A task reads the thresholds of the other tasks whenever it has searched another 1 /
 # 2^_SHARING_SHIFT of its panels.

@@ -131,8 +131,9 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     for loss in COMPARISONS:
         moved = loss((P + a) @ Q.T + (b - Q @ a), chosen)
         assert moved == pytest.approx(loss(P @ Q.T + b, chosen), rel=1e-12)
-    # Another model has the same differences. The columns of its users are a random basis; together
-    # with the vector of ones, this basis spans the differences of all users.
+    # Another model has the same differences of scores. The columns of its user matrix are random
+    # combinations of K + 1 vectors. Together with the vector of ones, these columns span the same
+    # space as the differences.
     rng = np.random.default_rng(11)
     differences = P @ (Q - Q.mean(axis=0)).T + (b - b.mean())
     columns = np.linalg.svd(differences)[0][:, : K + 1]
@@ -251,8 +252,8 @@ def test_centred_query_metric_ignores_affine_maps_and_the_plain_one_does_not():
     expected = np.corrcoef((scores - scores.mean(axis=1, keepdims=True)).T)
     expected = np.sort(expected[~np.eye(N_ITEMS, dtype=bool)].reshape(N_ITEMS, -1))
     np.testing.assert_allclose(centred[0], np.sort(expected), atol=1e-9)
-    # Distances need no subtraction of a mean, because they are the standard deviations over users
-    # of score differences.
+    # The distance of two items is the standard deviation, over all users, of the difference of
+    # their scores. A standard deviation does not change if a mean is subtracted.
     deviations = (scores[:, :, None] - scores[:, None, :]).std(axis=0)
     for X in rows:
         distances = np.linalg.norm(X[:, None] - X[None], axis=2)

@@ -126,7 +126,7 @@ def print_row(result, descriptions):
 
 
 def measure_rows(rows, arguments, document, descriptions, save):
-    """Measure every row in several processes, one after the other, and print the results.
+    """Measure every row of the table in several processes, and print the results.
 
     Every row is measured in a first process before any row is measured in a second process.
     """

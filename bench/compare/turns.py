@@ -66,7 +66,7 @@ def start(row, folder, candidates, checker, descriptions):
 
 
 def take_turn(workers):
-    """Return the seconds of one turn of every worker, in a random order."""
+    """Let every worker take one turn, in a random order, and return the seconds of each worker."""
     return {
         worker: worker.request(do="call")["seconds"]
         for worker in random.sample(workers, len(workers))

@@ -174,7 +174,7 @@ def resident_mib(field, process="self"):
 
 
 def time_turn(call):
-    """Return the seconds of a call: the median over 20 ms of calls, or one call if it is longer."""
+    """Return the seconds of a call: the median of as many calls as take 20 ms, but at least one."""
     seconds = []
     while sum(seconds) < TURN_SECONDS:
         started = time.perf_counter()

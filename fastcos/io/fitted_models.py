@@ -115,9 +115,9 @@ def _sides(
         )
     if hasattr(model, "yj"):  # The model is SVD++ of Surprise.
         raise TypeError(
-            f"{name} must have one vector per user, got {kind}, which adds the vectors of the "
-            "rated items to the vector of a user: compute these sums, and pass users and items as "
-            "arrays"
+            f"{name} must have one vector per user, got {kind}: in this model, the vector of a "
+            "user is the sum of a vector of the user and of the vectors of the items that the user "
+            "has rated. Compute these sums, and pass users and items as arrays"
         )
     for item_name, user_name, *bias_names in SIDES:
         if not (hasattr(model, item_name) and hasattr(model, user_name)):

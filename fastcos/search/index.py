@@ -952,7 +952,8 @@ class SimilarityIndex:
             A cosine is smaller than ``min_cosine``, or the index has no canaries.
         """
         if self._canaries is None:
-            raise ValueError("canaries must be passed to save before they are checked, got none")
+            rule = "be saved with the index, by save(canaries=...), before they can be checked"
+            raise ValueError(f"canaries must {rule}, got none")
         min_cosine = validation.as_real("min_cosine", min_cosine)
         cosines = model_check.canary_cosines(self._canaries, rows)
         worst = int(cosines.argmin())

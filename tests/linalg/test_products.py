@@ -208,7 +208,7 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng):
 def wide():
     """Return a matrix with very many columns.
 
-    Its factors are multiplied in pieces, by transposed blocks of two parts.
+    A product of this matrix is computed in pieces, from two parts of the transposed matrix.
     """
     rng = np.random.default_rng(0)
     n, p, per_row = 29_000, 17_000, 60

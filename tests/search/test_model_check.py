@@ -156,7 +156,7 @@ def test_canaries_tell_whether_the_model_embeds_the_same(path):
     assert len(SimilarityIndex.open(path, verify=True).check_canaries(CANARIES)) == 5
     with pytest.raises(ValueError, match="min_cosine must be a finite number, got None"):
         index.check_canaries(CANARIES, min_cosine=None)
-    with pytest.raises(ValueError, match="canaries must be passed to save"):
+    with pytest.raises(ValueError, match="canaries must be saved with the index"):
         SimilarityIndex().fit(ROWS).check_canaries(CANARIES)
 
 

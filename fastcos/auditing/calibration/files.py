@@ -19,9 +19,9 @@ _FORMAT = "fastcos calibration, version 1"
 _READING = (
     "counts[i] is the number of pairs with a score from low + (first_bin + i) * width up to the "
     "next edge. The share of random pairs at or above an edge is the sum of the counts from that "
-    "edge on, divided by n_pairs. For a score above tail.start that fewer than 100 pairs reach, "
-    "the share is tail.share * (1 + tail.shape * (score - tail.start) / tail.scale) ** "
-    "(-1 / tail.shape)."
+    "edge on, divided by n_pairs. If fewer than 100 pairs reach a score that is above tail.start, "
+    "the share of pairs at or above this score is tail.share * (1 + tail.shape * (score - "
+    "tail.start) / tail.scale) ** (-1 / tail.shape) instead."
 )
 
 

@@ -57,8 +57,8 @@ class HeldOutTask:
         eligible = np.flatnonzero(np.diff(held_out.indptr))
         sampled_users = random.permutation(eligible)[:n_users]
         if n_items is not None:
-            # Keep only as many users as have together seen at most n_items items, but at least
-            # FEW_USERS users.
+            # Keep the first users, as long as all kept users together have seen at most n_items
+            # items. Keep FEW_USERS users even if they have seen more items.
             training_rows = sp.csr_array(self.training_X[sampled_users])
             _, first = np.unique(training_rows.indices, return_index=True)
             n_seen = np.searchsorted(np.sort(first), training_rows.indptr[1:])
