@@ -310,9 +310,13 @@ def markdown(documents):
 def shown_first(documents):
     """Return the newest document.
 
-    If several documents have the newest date, prefer a machine without a limited instruction set.
+    If several documents have the newest date, prefer a machine without a limited instruction set,
+    and then the machine on which most tasks were measured.
     """
-    return max(documents.values(), key=lambda document: (document["date"], not document["tags"]))
+    return max(
+        documents.values(),
+        key=lambda document: (document["date"], not document["tags"], len(document["results"])),
+    )
 
 
 def short_titles(document):

@@ -203,8 +203,9 @@ def map_encoder(
     # is estimated from ``gain``. The variable ``gain`` is the difference of two mean overlaps: the
     # overlap of the maps of the folds, minus the overlap of maps that are fitted on half as many
     # texts. Let m be the number of texts on which a map is fitted. If the error of a map is
-    # proportional to 1 / m, the overlap of the final map exceeds the overlap of the map of a fold by
-    # 10 % of ``gain``. If the error decreases linearly with log m, the difference is 15 % of ``gain``.
+    # proportional to 1 / m, the overlap of the final map exceeds the overlap of the map of a fold
+    # by 10 % of ``gain``. If the error decreases linearly with log m, the difference of the two
+    # overlaps is 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
