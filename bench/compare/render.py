@@ -469,7 +469,7 @@ def readme_rows(documents):
     lines = [f'The table shows the times for the setting "{bar_label(document)}":', ""]
     lines += table(
         ("work", "fastcos", "fastest other exact library",
-         "fastcos, compared with that library (95 % interval for a second run)"),
+         "fastcos, compared with that library (interval, see below)"),
         rows,
     )  # fmt: skip
     lines += [machine_line(document), "", *losses(documents), ""]
