@@ -489,22 +489,18 @@ def losses(documents):
     lines = []
     for label, best in best_by_label(documents).items():
         slower = [
-            f"{row['title']} ({lead_of(row)})"
+            f'In the task "{row["title"]}", {lead_of(row)}.'
             for row in sorted(best, key=lambda row: row["ratio"])
             if row["verdict"] == "slower"
         ]
-        text = f"- **{label}.** {summary(best)}"
-        if slower:
-            tasks = "task" if len(slower) == 1 else "tasks"
-            text += f" In the following {tasks}, fastcos is slower: {'; '.join(slower)}."
-        lines.append(text)
+        lines.append(" ".join([f"- **{label}.** {summary(best)}", *slower]))
     return lines
 
 
 def lead_of(comparison):
     """Return how many times as fast as fastcos a library is, or that the two are about equal."""
     times = 1 / comparison["ratio"]
-    text = f"{comparison['library']} is {rounded(times)} times as fast"
+    text = f"{comparison['library']} is {rounded(times)} times as fast as fastcos"
     return f"{text}, so the two are about equal" if times < 1.05 else text
 
 

@@ -64,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
-        "rescaling D of the dimensions, only for models that `fastcos fit --objective dropout` "
-        "wrote; one of identity (the default), orthonormal, weights, balanced, data and smoothed, "
-        f"or two exponents A,B for D = S^A Σ^B. {options.RESCALING_SYMBOLS}"
+        "rescaling D of the dimensions, if `fastcos fit --objective dropout` wrote the model. NAME "
+        "is one of identity (the default), orthonormal, weights, balanced, data and smoothed. Two numbers A,B choose the rescaling D = S^A Σ^B instead. "
+        f"{options.RESCALING_SYMBOLS}"
     )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)

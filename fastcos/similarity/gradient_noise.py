@@ -185,8 +185,9 @@ def gradient_noise(
     )
     if rank < d:
         raise ValueError(
-            f"slopes must differ from 0 for enough items and users to span all {d} dimensions, got "
-            f"{rank} (neither noise nor weight_decay moves the scale of the other dimensions)"
+            f"slopes must be different from 0 for items and users that together span all {d} "
+            f"dimensions, got {rank} dimensions. In the other dimensions, neither the noise nor "
+            "weight_decay changes the scale"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)

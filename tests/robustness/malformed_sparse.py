@@ -24,7 +24,8 @@ warnings.simplefilter("ignore")  # about SciPy's diagonals
 BAD_INDICES = (-1, -7, -(2**31), 2**30, 2**31 - 1)
 
 
-# The meaning of a matrix, by plain loops; it is None if the arrays are not a matrix.
+# The reference: plain loops compute the entries of a matrix. The result is None if the arrays do
+# not form a matrix.
 
 
 def meaning(X):
