@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_measure(parser)
     help_ = (
         "rescaling D of the dimensions, if `fastcos fit --objective dropout` wrote the model. NAME "
-        "is one of identity (the default), orthonormal, weights, balanced, data and smoothed. Two numbers A,B choose the rescaling D = S^A Σ^B instead. "
-        f"{options.RESCALING_SYMBOLS}"
+        "is one of identity (the default), orthonormal, weights, balanced, data and smoothed. Two "
+        f"numbers A,B choose the rescaling D = S^A Σ^B instead. {options.RESCALING_SYMBOLS}"
     )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)
