@@ -118,14 +118,14 @@ class Alignment(Record):
 
     @property
     def verdict(self) -> str:
-        """The self-match rate and the residual, in one sentence."""
+        """The self-match rate and the residual, in two or three sentences."""
         before = ""
         if self.self_match_rate_before is not None:
-            before = f" ({self.self_match_rate_before:.1%} before the alignment)"
+            before = f" Before the alignment, the share was {self.self_match_rate_before:.1%}."
         return (
-            f"For {self.self_match_rate:.1%} of the shared items, the new vector that is nearest "
-            f"to the old vector belongs to the same item{before}; the relative residual "
-            f"of the alignment is {self.residual:.2g}."
+            f"For {self.self_match_rate:.1%} of the items in both versions, the new vector nearest "
+            f"to the old vector of the item belongs to the same item.{before} The relative "
+            f"residual of the alignment is {self.residual:.2g}."
         )
 
     def sections(self) -> tuple[Section]:
@@ -139,7 +139,8 @@ class Alignment(Record):
             "share of old vectors whose nearest new vector belongs to the same item": (
                 self.self_match_rate
             ),
-            "the same share, before the alignment": self.self_match_rate_before,
+            "share of old vectors whose nearest new vector belongs to the same item, before the "
+            "alignment": self.self_match_rate_before,
             "items that moved much more than most items": len(self.moved),
             "stored vectors of the old version remain valid": (
                 "yes" if self.old_vectors_valid else "no"

@@ -184,26 +184,28 @@ class LabelRecovery(Record):
     def sections(self) -> tuple[Section]:
         """Return the section about the range of the AUC and the rescalings at its ends."""
         label = (
-            "Scale of each dimension under the worst rescaling that the search found (AUC "
-            f"{self.low:.3f}) and under the best one (AUC {self.high:.3f}); the AUC of the audited "
-            f"embeddings is {self.given:.3f}"
+            "Scale of each dimension under two rescalings that the search found. The AUC is "
+            f"{self.low:.3f} under the worst rescaling and {self.high:.3f} under the best "
+            f"rescaling. The AUC of the audited embeddings is {self.given:.3f}."
         )
         return (
             Section(
                 "How far a rescaling moves the AUC of the labels",
                 (
-                    f"The pairwise AUC over {self.n_items:,} labelled items is the probability "
-                    "that two items with the same label are nearer than two items with different "
-                    "labels; 0.5 is chance level. A search found both ends of the range, so the "
-                    "true range is at least as wide.",
+                    "The pairwise AUC is the probability that two items with the same label are "
+                    "nearer to each other than two items with different labels. An AUC of 0.5 is "
+                    f"chance level. The AUC was computed on {self.n_items:,} labelled items. A "
+                    "search found the lowest and the highest AUC, so the true range of the AUC is "
+                    "at least as wide.",
                 ),
                 facts={
                     "AUC of the audited embeddings": self.given,
-                    f"lowest AUC found, condition up to {self.condition:g}": self.low,
-                    f"highest AUC found, condition up to {self.condition:g}": self.high,
+                    f"lowest AUC found for a condition up to {self.condition:g}": self.low,
+                    f"highest AUC found for a condition up to {self.condition:g}": self.high,
                 },
                 figures=(Figure("label_recovery", self, 260, label),),
-                verdict=f"The AUC of the labels is {self.given:.2f}; rescalings of condition "
-                f"{self.condition:g} move it to values between {self.low:.2f} and {self.high:.2f}.",
+                verdict=f"The AUC of the labels is {self.given:.2f}. Rescalings of condition "
+                f"{self.condition:g} move the AUC to values between {self.low:.2f} and "
+                f"{self.high:.2f}.",
             ),
         )

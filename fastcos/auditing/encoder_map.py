@@ -76,11 +76,11 @@ class EncoderMap(Record):
 
     @property
     def verdict(self) -> str:
-        """The predicted overlap, in one sentence."""
+        """The predicted overlap and its interval, in two sentences."""
         return (
-            f"A mapped query of the new encoder will find about {self.overlap:.0%} of the {self.k} "
-            "nearest neighbours that the old encoder finds (95 % interval "
-            f"{self.overlap_low:.1%} to {self.overlap_high:.1%})."
+            "A query of the new encoder that is mapped to the old encoder will find about "
+            f"{self.overlap:.0%} of the {self.k} nearest neighbours that the old encoder finds. "
+            f"The 95 % interval of this share is {self.overlap_low:.1%} to {self.overlap_high:.1%}."
         )
 
     def sections(self) -> tuple[Section]:

@@ -104,7 +104,7 @@ class ModelDiff(Record):
 
     @property
     def verdict(self) -> str:
-        """The share of changed neighbours, in one sentence.
+        """The share of changed neighbours, in two sentences.
 
         The verdict contains an interval if only a sample of the items was compared.
         """
@@ -114,8 +114,8 @@ class ModelDiff(Record):
             interval = f" (95 % interval {max(0, changed - half):.1%} to {changed + half:.1%})"
         return (
             f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version"
-            f"{interval}: {changed - real:.1%} because of a linear change of basis, {real:.1%} "
-            "because of a real change."
+            f"{interval}. Of the neighbours, {changed - real:.1%} differ because of a linear "
+            f"change of basis, and {real:.1%} because of a real change."
         )
 
     def sections(self) -> tuple[Section]:
@@ -130,7 +130,7 @@ class ModelDiff(Record):
             (name, Estimate(share, error)) for name, share, error in rows if share is not None
         ]
         title = (
-            f"Share of the {self.k} nearest neighbours that the old version also lists; mean "
+            f"Share of the {self.k} nearest neighbours that the old version also lists, averaged "
             f"over {self.n_listed:,} items"
         )
         facts = {

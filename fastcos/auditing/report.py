@@ -25,8 +25,8 @@ from fastcos.validation import Floats
 MAX_BARS = 64
 # If training has determined the rescaling D, a sentence of the verdict ends with this clause.
 _NOT_FREE = (
-    "this report shows how sensitive the neighbours are to the scale of the dimensions, but it "
-    "does not show that the neighbours are arbitrary."
+    "the report shows how sensitive the neighbours are to the scale of the dimensions, but the "
+    "report does not show that the neighbours are arbitrary."
 )
 # Each key is the name of a form in which users and items have the same Gram matrix. Each value
 # contains two texts: a description of the form, and the kinds of training without weight decay
@@ -275,9 +275,9 @@ class Audit(Record):
             f"with factors between 1 and {self.condition:g}.",
             "The worst single rescaling that the search found replaces "
             f"{1 - point.worst_rescaling:.0%} of the neighbours.",
-            f"At least {point.certified_linear:.0%} of the neighbours remain under every linear "
-            f"map of condition {self.condition:g}; the worst linear map that the search found "
-            f"replaces {1 - point.worst_linear:.0%} of the neighbours.",
+            f"At least {point.certified_linear:.0%} of the neighbours remain neighbours under "
+            f"every linear map of condition {self.condition:g}. The worst linear map that the "
+            f"search found replaces {1 - point.worst_linear:.0%} of the neighbours.",
         ]
         nearest, most_different = self.nearest_parametrization, self.worst_parametrization
         if self.centered is not None:
@@ -288,12 +288,12 @@ class Audit(Record):
         if self.trained_on != "cosine" and nearest is not None:
             sentences.append(
                 "Of the other forms of the same model, the nearest to the audited embeddings "
-                f"is {_describe_form(nearest)}."
+                f"is {_describe_form(nearest)}"
             )
             if most_different.name != nearest.name and most_different.jaccard < nearest.jaccard:
                 sentences.append(
                     "The form whose neighbours differ most from those of the audited embeddings is "
-                    f"{_describe_form(most_different)}."
+                    f"{_describe_form(most_different)}"
                 )
         return " ".join(sentences)
 
@@ -306,45 +306,52 @@ class Audit(Record):
         if self.trained_on == "cosine":
             return (
                 "The model was trained on the cosine, so its dimensions cannot be rescaled "
-                f"freely: {_NOT_FREE}"
+                f"freely. Therefore, {_NOT_FREE}"
             )
         if not self.is_free:
             evidence = (
-                "Without the users, the audit cannot check that training has converged to this "
-                "scale"
+                "Without the users, the audit cannot check that training has converged to the "
+                "scale that weight decay chooses."
                 if self.condition_to_balance is None
-                else "A map whose condition is only "
-                f"{self.condition_to_balance:.2f} makes the Gram matrices of users and items equal"
+                else "The factors confirm the choice: a map whose condition is only "
+                f"{self.condition_to_balance:.2f} makes the Gram matrices of users and items equal."
             )
             return (
                 "The model was trained with weight decay on users and items, which chooses the "
-                f"scale of each dimension. {evidence}: {_NOT_FREE}"
+                f"scale of each dimension. Therefore, {_NOT_FREE} {evidence}"
             )
         if self.weight_decay_on == "both":
             return self._contradiction()
         if self.trained_on == "unknown" and self.equal_norms:
             return (
-                "All items have the same norm: if the model was trained on the cosine, training "
-                f"has chosen the scale of the dimensions, and {_NOT_FREE}"
+                "All items have the same norm. If the model was trained on the cosine, training "
+                f"has chosen the scale of the dimensions. In this case, {_NOT_FREE}"
             )
         if self.trained_on == "dot":
             premise = (
-                "The model was trained on dot products of users and items. These products stay the "
-                "same if an invertible linear map, such as a rescaling, is applied to the items, "
-                "and its transposed inverse to the users."
+                "The model was trained on dot products of users and items. The dot products stay "
+                "the same if each dimension of the users is multiplied by a factor, and the same "
+                "dimension of the items is divided by this factor. The dot products also stay the "
+                "same under any other invertible linear map of the items, if the transposed "
+                "inverse of the map is applied to the users."
             )
         elif self.trained_on == RANKING:
             premise = (
                 "The model was trained on differences between the dot products of a user and two "
-                "items. These differences stay the same if an invertible linear map, such as a "
-                "rescaling, is applied to the items, and its transposed inverse to the users. The "
-                "differences also stay the same if one vector is added to all items."
+                "items. The differences stay the same if each dimension of the users is multiplied "
+                "by a factor, and the same dimension of the items is divided by this factor. The "
+                "differences also stay the same under any other invertible linear map of the "
+                "items, if the transposed inverse of the map is applied to the users, and if one "
+                "vector is added to all items."
             )
         else:
             premise = (
-                "If the predictions are dot products of items with users or contexts, they stay "
-                "the same if an invertible linear map, such as a rescaling, is applied to the "
-                "items, and its transposed inverse to the users or contexts."
+                "Suppose that the predictions are dot products of items with users or contexts. "
+                "The predictions then stay the same if each dimension of the users or contexts is "
+                "multiplied by a factor, and the same dimension of the items is divided by this "
+                "factor. The predictions also stay the same under any other invertible linear map "
+                "of the items, if the transposed inverse of the map is applied to the users or "
+                "contexts."
             )
         return f"{premise} {self._origin()}".rstrip()
 
@@ -356,17 +363,17 @@ class Audit(Record):
         """
         condition = self.condition_to_balance
         distance = (
-            "these users and items do not even have the same rank"
+            "The audited users and items do not even have the same rank."
             if condition == float("inf")
-            else "the map from these factors to factors with equal Gram matrices has a condition "
-            f"of {condition:.3g}"
+            else "The Gram matrices of the audited users and items differ: only a map of condition "
+            f"{condition:.3g} makes them equal."
         )
         return (
-            "When training converges, weight decay on users and items gives them the same Gram "
-            f"matrix, but {distance}. There are four possible explanations: training has not "
-            "converged; the weight decay was weighted by row; the weight decay was weak compared "
-            "with the noise of the gradients; or the weight decay acted on weights other than the "
-            "audited vectors. Until you know which of these explanations is true, treat the scale "
+            "Converged training with weight decay on users and items leads to equal Gram matrices "
+            f"of users and items. {distance} There are four possible explanations: training has "
+            "not converged; the weight decay was weighted by row; the weight decay was weak "
+            "compared with the noise of the gradients; or the weight decay acted on weights other "
+            "than the audited vectors. Until you know which explanation is true, treat the scale "
             "of the dimensions as arbitrary."
         )
 
@@ -378,22 +385,23 @@ class Audit(Record):
             form, trainings = _BALANCED_FORMS[self.parametrization]
             if decay_is_known:
                 sentences.append(
-                    f"But {form}, as after {trainings}. The algorithm, not the loss, chose this "
-                    "scale of the dimensions, so another initialisation, another optimiser or "
-                    "another number of epochs may lead to another scale."
+                    f"However, {form}. Without weight decay, {trainings} lead to nearly the same "
+                    "form. The algorithm, not the loss, chose this scale of the dimensions. "
+                    "Another initialisation, another optimiser or another number of epochs may "
+                    "therefore lead to another scale."
                 )
             else:
                 sentences.append(
-                    f"But {form}, as after training with weight decay on users and items. Without "
-                    f"weight decay, {trainings} lead to nearly the same form, so the factors do "
-                    "not show whether the loss had weight decay. If the loss had weight decay on "
-                    f"users and items, {_NOT_FREE}"
+                    f"However, {form}. Training with weight decay on users and items leads to this "
+                    f"form. Without weight decay, {trainings} lead to nearly the same form. The "
+                    "factors therefore do not show whether the loss had weight decay. If the loss "
+                    f"had weight decay on users and items, {_NOT_FREE}"
                 )
         elif self.parametrization == "items_orthonormal":
             sentences.append(
                 "The columns of the items are orthonormal. A truncated SVD returns orthonormal "
-                "columns, and alternating least squares over all entries, with weight decay on the "
-                "users only, converges to orthonormal columns."
+                "columns. Alternating least squares over all entries also converges to orthonormal "
+                "columns if only the users have weight decay."
             )
         elif not decay_is_known:
             sentences.append(
@@ -402,26 +410,26 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "The map from these factors to factors with equal Gram matrices has a "
-                    f"condition of {self.condition_to_balance:.3g}. If the loss had weight decay "
-                    "on users and items, there are therefore three possible explanations: training "
-                    "has not converged; the weight decay was weighted by row; or the weight decay "
-                    "was weak compared with the noise of the gradients."
+                    "The Gram matrices of the audited users and items differ: only a map of "
+                    f"condition {self.condition_to_balance:.3g} makes them equal. If the loss had "
+                    "weight decay on users and items, there are three possible explanations: "
+                    "training has not converged; the weight decay was weighted by row; or the "
+                    "weight decay was weak compared with the noise of the gradients."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
                 "The factors have none of the forms that this audit recognises. The scale of "
                 "their dimensions therefore depends on the initialisation, the optimiser and the "
-                "number of epochs; the factors do not show how much each of these three "
+                "number of epochs. The factors do not show how much each of these three causes "
                 "contributed."
             )
         if self.epochs_to_forget is not None:
             sentences.append(
                 "With the gradient noise of this training, stochastic gradient descent forgets the "
-                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs. In this time, the "
-                "distance of the factors from the converged factors falls to 1/e of its value. "
-                "This distance is the logarithm of the condition of the map from the factors to "
-                "the converged factors."
+                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs. After this number "
+                "of epochs, the distance between the factors and the converged factors has fallen "
+                "to 1/e of its current value. The distance is the logarithm of the condition of "
+                "the map from the factors to the converged factors."
             )
         return " ".join(sentences)
 
@@ -431,44 +439,47 @@ class Audit(Record):
         is_free, has_query_metric = self.is_free, self._has_query_metric
         cases = [
             (self.equal_norms and self.trained_on == "unknown",
-             "Find out whether the model was trained on the cosine (--trained-on): all items have "
-             "the same norm, as after training on the cosine or after normalising other vectors."),
+             "Find out whether the model was trained on the cosine, and state the answer by "
+             "--trained-on. All items have the same norm, which happens when a model is trained on "
+             "the cosine, and also when other vectors are normalised."),
             (self.equal_norms and self.trained_on in ("dot", RANKING),
-             "Audit the items before they were normalised: their norms are part of a model that "
-             "was trained on dot products."),
+             "Audit the items as they were before they were normalised. The norms of the items are "
+             "part of a model that was trained on dot products."),
             (self.trained_on == "cosine",
-             "Continue to use the cosine, since the model was trained on it. The temperature of "
-             "the training decides how similar items become: if you have labels, compare several "
-             "temperatures."),
+             "Continue to use the cosine, because the model was trained on the cosine. The "
+             "temperature of the training decides how similar items become. If you have labels, "
+             "compare several temperatures."),
             (self.trained_on != "cosine" and not is_free,
              "You may continue to use the cosine, because weight decay on users and items has "
-             "chosen the scale of the dimensions. Compare the cosine with the query metric "
-             "(fastcos compare) before you prefer one of the two."),
+             "chosen the scale of the dimensions. Before you prefer the cosine or the query "
+             "metric, compare the two with fastcos compare."),
             (self.trained_on != "cosine" and not is_free and self.condition_to_balance is None,
-             "Add the embeddings of users or queries (--users), which show whether training has "
+             "Add the embeddings of users or queries (--users). They show whether training has "
              "converged to the scale that weight decay on users and items chooses."),
             (is_free and self.weight_decay_on == "both",
-             "Train for more iterations and audit again, or use the balanced form (canonicalize). "
-             "The balanced form makes the same predictions, and training with equal weight decay "
-             "on all rows of users and items converges to it."),
+             "Train for more iterations and audit again, or use the balanced form, which the "
+             "function canonicalize returns. The balanced form makes the same predictions as the "
+             "audited factors. Training with equal weight decay on all rows of users and items "
+             "converges to the balanced form."),
             (is_free and self.weight_decay_on == "unknown",
-             "Find out whether the loss had weight decay on users and on items "
-             "(--weight-decay-on): if it had weight decay on both, "
+             "Find out whether the loss had weight decay on users and on items, and state the "
+             "answer by --weight-decay-on. If the loss had weight decay on both, "
              + ("training has chosen the rescaling D." if self.is_balanced else
                 "training chooses the rescaling D when it converges.")),
             (is_free and self.trained_on == RANKING,
-             "Subtract the mean of the items before you compare them, for example with the measure "
-             "centered_cosine: a vector that is added to all items does not change the loss, but "
-             "it changes the cosines and the query metric."),
+             "Subtract the mean of the items before you compare items, for example with the "
+             "measure centered_cosine. Adding one vector to all items does not change the loss, "
+             "but changes the cosines and the query metric."),
             (is_free and has_query_metric,
-             "Compare items with the query metric (fastcos index export), which is the same for "
-             "every rescaling and for every linear map that preserves the dot products."),
+             "Compare items with the query metric, which fastcos index export writes. The query "
+             "metric stays the same under every rescaling, and under every linear map that "
+             "preserves the dot products."),
             (is_free and not has_query_metric,
-             "Add the embeddings of users or queries (--users), if the model has such embeddings: "
-             "the items alone do not determine the scale of the dimensions."),
+             "Add the embeddings of users or queries (--users), if the model has such embeddings. "
+             "The items alone do not determine the scale of the dimensions."),
             (is_free,
              "Before you show a single neighbour as a fact, check that certified_neighbors "
-             "certifies this neighbour, or compare it with labels or interactions."),
+             "certifies the neighbour, or check the neighbour against labels or interactions."),
             (self.label_test is not None and not self.label_test.shown,
              "Do not rely on the labels: the test does not show that the cosines recover the "
              "labels. A test with more labelled items could still show that the cosines recover "
@@ -478,9 +489,9 @@ class Audit(Record):
         recovery = self.label_recovery
         if recovery is not None and recovery.high - recovery.low > 0.1:
             advice.append(
-                "Use outside information to choose the rescaling D: the AUC with which the "
-                f"cosines recover the labels lies between {recovery.low:.2f} and "
-                f"{recovery.high:.2f}, depending on D."
+                "Use outside information to choose the rescaling D. Depending on D, the cosines "
+                f"recover the labels with an AUC between {recovery.low:.2f} and "
+                f"{recovery.high:.2f}."
             )
         return tuple(advice)
 
@@ -519,27 +530,28 @@ class Audit(Record):
             *(() if recovery is None else recovery.sections()),
             Section(
                 "Shape",
-                ("A rescaling changes each of these statistics of the audited embeddings.",),
+                ("A rescaling of the audited embeddings changes every statistic of this section.",),
                 facts=self.statistics(),
-                verdict=f"The effective rank is {self.effective_rank:.3g} of {self.n_dimensions}, "
-                f"and the mean cosine is {self.mean_cosine:.2g}.",
+                verdict=f"The effective rank is {self.effective_rank:.3g} of at most "
+                f"{self.n_dimensions}, and the mean cosine is {self.mean_cosine:.2g}.",
             ),
             Section(
                 "How to read this",
                 (
-                    "A loss judges the predictions of a model. Many losses do not determine the "
-                    "scale of the latent dimensions: multiplying the users by an invertible "
-                    "diagonal matrix D and the items by its inverse leaves every prediction "
-                    "unchanged (Steck, Ekanadham, Kallus 2024, arXiv:2403.05440). If the loss does "
-                    "not determine the scale, then the initial factors, the optimiser and the "
-                    "number of epochs do.",
-                    "The condition of D is its largest factor divided by its smallest factor; a "
+                    "A loss judges only the predictions of a model. Many losses do not determine "
+                    "the scale of the latent dimensions (Steck, Ekanadham, Kallus 2024, "
+                    "arXiv:2403.05440). If the users are multiplied by an invertible diagonal "
+                    "matrix D, and the items by the inverse of D, every prediction stays the same. "
+                    "If the loss does not determine the scale, then the initial factors, the "
+                    "optimiser and the number of epochs determine the scale.",
+                    "The condition of D is its largest factor divided by its smallest factor. A "
                     "rescaling of condition 1 changes no cosine. In the simulation of the paper, a "
                     "rescaling of condition 5 converts one of the two special cases of D to the "
                     "other.",
-                    "A certificate proves that a neighbour survives; an attack is a rescaling D "
-                    "that removes a neighbour. If a neighbour is neither certified nor removed by "
-                    "an attack, it is unknown whether it survives. Certificates and attacks were "
+                    "A certificate proves that a neighbour survives every rescaling D up to a "
+                    "condition. An attack is a rescaling D that removes a neighbour. If a "
+                    "neighbour has no certificate and no attack removes the neighbour, it is "
+                    "unknown whether the neighbour survives. Certificates and attacks were "
                     f"computed for {self.n_sampled} sampled items, and lists of neighbours were "
                     f"compared for {self.n_listed:,} items. All other numbers were computed from "
                     "all items, unless the report says otherwise.",
@@ -548,15 +560,15 @@ class Audit(Record):
         )
 
     def _robustness(self) -> Section:
-        label = "Share of neighbours that survive every rescaling: " + "; ".join(
-            f"at condition {p.condition:g} between {p.certified:.0%} and {p.unbroken:.0%}, and "
-            f"{p.worst_rescaling:.0%} under the worst single rescaling"
+        label = "Share of neighbours that survive rescalings. " + " ".join(
+            f"At condition {p.condition:g}, between {p.certified:.0%} and {p.unbroken:.0%} survive "
+            f"every rescaling, and {p.worst_rescaling:.0%} survive the worst single rescaling."
             for p in self.robustness
         )
         header = (
-            "condition", "all linear, at least", "all rescalings, at least",
-            "all rescalings, at most", "worst linear found", "worst rescaling found",
-            "random",
+            "condition", "all linear maps, at least", "all rescalings, at least",
+            "all rescalings, at most", "worst linear map found", "worst rescaling found",
+            "random rescaling",
         )  # fmt: skip
         rows = [
             (f"{p.condition:g}", Estimate(p.certified_linear),
@@ -569,45 +581,51 @@ class Audit(Record):
             "How much rescaling do the neighbours survive?",
             (
                 "The share of neighbours that no rescaling D removes lies within the shaded band. "
-                "One D for all items removes fewer neighbours than the worst D for each neighbour. "
+                "A single D for all items removes at most as many neighbours as the worst D for "
+                "each neighbour. "
                 f"The vertical line marks condition {self.condition:g}.",
-                "D multiplies the latent dimensions of the users and divides those of the items, "
-                "so dot products do not change but cosines do. The condition of D is its largest "
-                "factor divided by its smallest factor.",
+                "A rescaling D multiplies the latent dimensions of the users, and divides the same "
+                "dimensions of the items. Dot products of users and items stay the same, but "
+                "cosines change. The condition of D is its largest factor divided by its smallest "
+                "factor.",
                 "Neighbours below the band are certified to survive. For each neighbour above the "
-                "band, the attack found a D that removes it. The curve of the worst single D that "
-                "the search found is an upper bound on the share of neighbours that survive, "
+                "band, the attack found a D that removes the neighbour. For the worst single D, "
+                "the curve shows only an upper bound on the share of neighbours that survive, "
                 "because the search may have missed a worse D.",
-                f"The shares for rescalings were computed from {self.n_sampled} sampled items, ± "
-                "one standard error; the shares for linear maps were computed from all items.",
+                f"The shares for rescalings were computed from {self.n_sampled} sampled items, and "
+                "the number after ± is one standard error. The shares for linear maps were "
+                "computed from all items.",
             ),
             [Table(title, header, rows)],
             figures=[Figure("robustness", self, 360, label)],
             verdict=f"Between {self.at_condition.certified:.0%} and "
             f"{self.at_condition.unbroken:.0%} of the neighbours survive every rescaling D of "
-            f"condition {self.condition:g}; {self.at_condition.worst_rescaling:.0%} of the "
-            "neighbours survive the worst single D that the search found.",
+            f"condition {self.condition:g}. Under the worst single D that the search found, "
+            f"{self.at_condition.worst_rescaling:.0%} of the neighbours survive.",
         )
 
     def _dimensions(self) -> Section:
         order = np.argsort(-self.dimension_shares, kind="stable")[:MAX_ROWS].tolist()
         rows = [(str(number), Estimate(float(self.dimension_shares[number]))) for number in order]
         label = (
-            f"Share of each latent dimension in the sensitivity index: the largest is {rows[0][1]},"
-            f" of dimension {rows[0][0]}; an equal share would be {1 / self.n_dimensions:.3f}"
+            "Share of each latent dimension in the sensitivity index. Dimension "
+            f"{rows[0][0]} has the largest share, {rows[0][1]}. If all shares were equal, each "
+            f"share would be {1 / self.n_dimensions:.3f}."
         )
         n_hidden = self.n_dimensions - MAX_BARS
-        hidden = f"; the {n_hidden} smallest shares are not drawn" if n_hidden > 0 else ""
+        hidden = f" The {n_hidden} smallest shares are not drawn." if n_hidden > 0 else ""
         has_shares, largest_share = self.dimension_shares.any(), self.dimension_shares[order[0]]
         return Section(
             "Which dimensions make the cosines sensitive?",
             (
                 "Each bar shows the share of one latent dimension in the sensitivity index. "
-                f"Dimensions are counted from 0{hidden}. The dashed line marks the share that each "
+                f"Dimensions are counted from 0.{hidden} The dashed line marks the share that each "
                 "dimension would have if all shares were equal.",
-                "The sensitivity index lies between 0 and 1: a rescaling of condition κ moves "
-                "Fisher's z of a neighbour's cosine (the inverse hyperbolic tangent of the cosine) "
-                "by at most about ln κ times the index.",
+                "The sensitivity index lies between 0 and 1. The higher the index, the more a "
+                "rescaling can change the cosine of an item and its neighbour. The change is "
+                "measured in Fisher's z, the inverse hyperbolic tangent of the cosine. On average "
+                "over neighbours, a rescaling of condition κ close to 1 changes z by at most about "
+                "ln κ times the index.",
             ),
             [
                 Table(
@@ -620,7 +638,8 @@ class Audit(Record):
             },
             [Figure("dimension_shares", self, 260, label)] if has_shares else (),
             verdict=f"Dimension {rows[0][0]} has the largest share of the sensitivity index, "
-            f"{largest_share:.1%}; an equal share would be {1 / self.n_dimensions:.1%}.",
+            f"{largest_share:.1%}. If all shares were equal, each share would be "
+            f"{1 / self.n_dimensions:.1%}.",
         )
 
     def _variants(self) -> tuple[Section, Section]:
@@ -635,44 +654,47 @@ class Audit(Record):
             else " The table lacks the query metric, which needs the embeddings of the users."
         )
         explanation = (
-            f'The column "Jaccard" contains the mean Jaccard index between the {self.k} nearest '
-            f"neighbours in this form and in the audited embeddings, over {self.n_listed:,} items, "
-            '± one standard error. The column "overlap" contains the rank-biased overlap of the '
-            'same lists, which gives more weight to the first ranks. The column "RSA" contains the '
-            "correlation between the cosines in this form and in the audited embeddings. The "
-            'column "hubness" contains the skewness of the number of lists in which an item '
-            'occurs. The column "condition" contains the condition of the linear map from the '
-            "audited items to this form."
+            "Each row compares one form with the audited embeddings. The column "
+            f'"Jaccard" shows the Jaccard index between the lists of the {self.k} nearest '
+            "neighbours in the form and in the audited embeddings; an index of 1 means equal "
+            f"lists. The index is the mean over {self.n_listed:,} items, and the number after ± is "
+            'one standard error. The column "overlap" shows the rank-biased overlap of the same '
+            'lists, which gives more weight to the first ranks. The column "RSA" shows the '
+            "correlation between the cosines in the form and the cosines in the audited "
+            'embeddings. The column "hubness" shows the skewness of the number of lists in which '
+            'an item occurs. The column "condition" shows the condition of the linear map from the '
+            "audited items to the form."
         )
         return (
             Section(
                 "The same model under other parametrisations",
                 (
                     (
-                        "Other software would return these forms of the same model: the dot "
-                        "products of users and items are equal in all forms. If the neighbours "
-                        "differ between two forms, the choice of the form is the only reason."
+                        "Other software would return the same model in one of the forms of the "
+                        "table. The dot products of users and items are equal in all forms. If the "
+                        "neighbours differ between two forms, the choice of the form is the only "
+                        "reason."
                         if self.is_free
                         else "Training has chosen the audited form. The other forms show how "
-                        "sensitive the neighbours are to that choice."
+                        "sensitive the neighbours are to the choice of the form."
                     )
                     + "".join(f" The audited factors have this form: {m}." for m in meanings),
                     explanation,
                 ),
                 [variants_table("Forms of the same model", (self.given, *forms))],
-                verdict=f"Of {len(forms)} forms, {_describe_form(self.worst_parametrization)} "
-                "differs most from the audited embeddings.",
+                verdict=f"Of {len(forms)} forms, the one that differs most from the audited "
+                f"embeddings is {_describe_form(self.worst_parametrization)}",
             ),
             Section(
                 "Similarities that no rescaling changes",
                 (
-                    "No rescaling and no linear map of the model changes the cosines of these "
-                    "baselines. Where a baseline and the audited embeddings list different "
-                    "neighbours, neither list is wrong." + hint,
+                    "No rescaling and no linear map of the model changes the cosines of the "
+                    "baselines in the table. If a baseline and the audited embeddings list "
+                    "different neighbours, neither list is wrong." + hint,
                 ),
                 [variants_table("Similarities that no rescaling changes", baselines)],
-                verdict="Jaccard index between the neighbours by each baseline and the neighbours "
-                f"in the audited embeddings: {agreement}.",
+                verdict="Compared with the neighbours in the audited embeddings, the neighbours by "
+                f"the baselines have these Jaccard indices: {agreement}.",
             ),
         )
 
@@ -682,14 +704,15 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return the name, the condition number and the Jaccard index of a variant as text."""
+    """Return the end of a sentence with the name of a variant, and sentences with its numbers."""
     distance = (
         ""
         if variant.condition is None
-        else f"a linear map of condition {variant.condition:.2g} converts the audited items to "
-        "this form; "
+        else f"A linear map of condition {variant.condition:.2g} converts the audited items to "
+        "this form. "
     )
     return (
-        f"{variant.name.replace('_', ' ')} ({distance}the Jaccard index between its neighbours and "
-        f"those of the audited embeddings is {variant.jaccard:.2f} ± {variant.jaccard_error:.2f})"
+        f'"{variant.name.replace("_", " ")}". {distance}The Jaccard index between the neighbours '
+        "in this form and in the audited embeddings is "
+        f"{variant.jaccard:.2f} ± {variant.jaccard_error:.2f}."
     )

@@ -41,7 +41,7 @@ _FORMS = {
     BALANCED: (
         0.25,
         "users and items have the same Gram matrix, as after training with weight decay on users "
-        "and items, or from small initial factors",
+        "and items, or after training from small initial factors",
     ),
     "items_orthonormal": (
         0.0,
@@ -49,20 +49,20 @@ _FORMS = {
     ),
     "users_orthonormal": (
         0.5,
-        "the columns of the users are orthonormal, so the cosines compare columns of predictions, "
-        "as in LSA, the PureSVD of RecTools, and the remedy of the paper for items",
+        "the columns of the users are orthonormal, so the cosines of items compare columns of the "
+        "predictions; LSA, the PureSVD of RecTools, and the paper's remedy for items use this form",
     ),
 }
 # Descriptions of the forms of a model in which users and items have the same weighted Gram matrix.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
         "users and items have the same Gram matrix if each row is weighted by its number of "
-        "interactions, as after training with the weight decay of ALS-WR, or after long training "
-        "by SGD in which all interactions have equal gradient noise"
+        "interactions; the weight decay of ALS-WR leads to this form, and so does long training by "
+        "SGD if all interactions have equal gradient noise"
     ),
     NOISE_BALANCED: (
         "users and items have the same Gram matrix if each row is weighted by its gradient noise "
-        "and its weight decay, as after SGD has converged"
+        "and its weight decay; SGD converges to this form"
     ),
 }
 
@@ -132,8 +132,8 @@ def centered_form(mean: Floats) -> Variant:
     the loss (Theorem 10 of docs/explanation/theorems.md).
     """
     meaning = (
-        "the items minus their mean, as after training with a ranking loss and equal weight decay "
-        "on all items"
+        "the items minus their mean; training with a ranking loss and equal weight decay on all "
+        "items leads to this form"
     )
     return Variant(CENTERED, meaning, None, _center_and_map(np.eye(len(mean)), mean))
 
@@ -152,7 +152,7 @@ def invariant_baselines(
         metric = metric_factor(users)
         if metric.shape[1]:
             meaning = (
-                "a cosine is the correlation, over users, of the predicted scores of two items"
+                "the cosine of two items is the correlation of their predicted scores over users"
             )
             if is_ranking:
                 meaning += ", after the mean score of each user is subtracted"

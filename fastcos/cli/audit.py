@@ -31,11 +31,11 @@ dimension. A loss that depends only on dot products of users and items does not 
 of a dimension. A rescaling multiplies each dimension of the items by a number, and divides the same
 dimension of the users by this number. Every prediction then stays the same, but the cosines between
 items change. The condition number of a rescaling is its largest factor divided by its smallest. The
-report contains a lower and an upper bound on the share of nearest neighbours that remain neighbours
-under every rescaling with a condition number of at most --condition. The report also compares the
-neighbours in ITEMS with the neighbours in other forms of the same model, and recommends
-similarities that no rescaling changes. The command writes audit.json and audit.html, a page that
-needs no network.
+report states which share of the nearest neighbours survives every rescaling up to the condition
+number that you give by --condition. The share is stated as a lower and an upper bound. The report
+also compares the neighbours in ITEMS with the neighbours in other forms of the same model, and
+recommends similarities that no rescaling changes. The command writes audit.json and audit.html, a
+page that needs no network.
 
 With --against, the command also reports how many neighbours have changed since an old version of
 the embeddings, and how many of these changes a linear change of basis explains. With --fail-under,
@@ -92,11 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is 'certified', 'jaccard' or "
         "'unchanged'. 'certified' is the share of neighbours that provably remain neighbours under "
-        "every rescaling whose condition number is at most --condition. For 'jaccard', the "
-        "neighbours in ITEMS are compared with the neighbours in each of the other forms of the "
-        "same model, and the lowest Jaccard index is taken. 'unchanged' is the share of neighbours "
-        "that are also neighbours in OLD; a change of basis between the two versions does not "
-        "lower it"
+        "every rescaling whose condition number is at most --condition. 'jaccard' is "
+        "the lowest Jaccard index between the neighbours in ITEMS and the neighbours in another "
+        "form of the same model. 'unchanged' is the share of neighbours that are also neighbours "
+        "in OLD. A change of basis between the two versions does not lower 'unchanged'"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -105,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--explore", metavar="PAGE", help=help_)
     help_ = (
-        "text file with one item id per line: the items that the page of --explore shows "
+        "text file with one item id per line; the page of --explore shows the items in this file "
         "(default: the most popular items)"
     )
     add("--explore-items", metavar="FILE", help=help_)
@@ -354,5 +353,5 @@ def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float])
     failed = [name for name, limit in limits.items() if shares[name] < limit]
     for name in failed:
         share = f"the share {name!r} is {shares[name]:.3f}"
-        say(f"--fail-under failed: {share}, but it must be at least {limits[name]:g}")
+        say(f"--fail-under failed: {share}, but the limit is {limits[name]:g}")
     return 1 if failed else 0

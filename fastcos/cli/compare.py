@@ -52,13 +52,13 @@ which you can sort the measures and open the details of each measure. It also wr
 also writes exponents.png.
 
 INTERACTIONS may also be a file of vectors, or a folder written by `fastcos fit`. For vectors, the
-option --labels evaluates how well the scores of each measure recover the labels, and the option
---pairs evaluates how strongly the scores of each measure correlate with the ratings of the pairs.
-The command writes comparison.json. For the labels, and for each file of --pairs, the command also
+option --labels evaluates how well the scores of each measure recover the labels. The option --pairs
+evaluates how strongly the scores of each measure correlate with the ratings of the pairs. The
+command writes comparison.json. For the labels, and for each file of --pairs, the command also
 writes a page (.html), a table (.csv) and a figure (.png and .svg).
 
-You can pass a model that you have trained: a file with embeddings of items and users, such as a
-model saved by implicit (--model FILE). With --model, the command evaluates how well the twelve
+By --model FILE, you can pass a model that you have trained. FILE contains embeddings of items and
+users, such as a model saved by implicit. With --model, the command evaluates how well the twelve
 measures predict the interactions in --held-out, on which the model was not trained. With --model,
 INTERACTIONS must contain the training data, or other interactions that happened before those in
 --held-out.

@@ -88,8 +88,8 @@ def advice(properties: dict[str, Any]) -> list[str]:
     lines = []
     if not properties["numba_installed"]:
         lines.append(
-            "Numba is not installed, so training, audits and comparisons fail, and so does every "
-            "other operation that needs to compile code: run pip install 'fastcos[compile]'."
+            "Numba is not installed, so every operation that needs to compile code fails, such as "
+            "training, audits and comparisons: run pip install 'fastcos[compile]'."
         )
     elif not properties["cache_writable"]:
         lines.append(

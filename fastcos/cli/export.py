@@ -24,9 +24,9 @@ Write item embeddings in a form that does not depend on the parametrisation of t
 consists of float32 .npy files that FAISS, usearch and SimilarityIndex can load without a
 conversion.
   --form query_metric writes items.npy and map.npy. The inner product of two rows
-      of items.npy is the covariance of the two items' predicted scores; the
-      covariance is taken over all users. To obtain the rows of new items,
-      multiply the embeddings of these items by the matrix in map.npy.
+      of items.npy is the covariance, over all users, of the predicted scores of
+      the two items. To obtain the rows of new items, multiply the embeddings of
+      the new items by the matrix in map.npy.
   --form canonical writes items.npy, users.npy and singular_values.npy. The inner
       products of users and items are the predictions of the model, and column
       j of items.npy has the same norm as column j of users.npy.
@@ -46,8 +46,8 @@ input: a folder written by `fastcos fit`, or
 MEANINGS = {
     "query_metric": "the cosine of two rows is the correlation between the predicted scores "
     "of the two items, computed over all users",
-    "canonical": "users @ items.T are the predictions; the columns of each matrix are orthogonal, "
-    "and each column of users has the same norm as the same column of items",
+    "canonical": "users @ items.T are the predictions; each matrix has orthogonal columns, and "
+    "each column of users has the same norm as the same column of items",
 }
 
 

@@ -307,9 +307,9 @@ def report_labels(item_labels: "ItemLabels") -> tuple[list[str | None], dict[str
     say(f"columns used from the label file: {used_columns}")
     say(
         f"read the labels of {n_labelled:,} items in {len(classes)} classes; left out "
-        f"{n_several:,} items with several labels, {n_none:,} items without a label, and "
-        f"{n_other:,} items with a label that --only does not name; {n_unknown:,} items of the "
-        "label file are not in the data"
+        f"{n_several:,} items with several labels, {n_none:,} items without a label, "
+        f"{n_other:,} items whose label is not in --only, and {n_unknown:,} items of the label "
+        "file that are not in the data"
     )
     counts = {"n_several": n_several, "n_none": n_none, "n_other": n_other, "n_unknown": n_unknown}
     return label_names(item_labels), {"classes": classes, "labelled": n_labelled, **counts}

@@ -117,15 +117,15 @@ def show_comparison(comparison: "Comparison") -> None:
     show_table(rescalings_table(comparison.named))
     if zero := comparison.named[0].zero_items:
         show_text(
-            f"{zero} items have no interactions, so their embeddings are zero and have no cosine: "
-            "these items are left out of every score."
+            f"Every score leaves out {zero} items without interactions, because the embeddings of "
+            "these items are zero and have no cosine."
         )
     named_range, grid_range = comparison.auc_range(), comparison.auc_range(grid=True)
     if named_range is not None and grid_range is not None:
         show_text(
-            "All rescalings give the same predictions and the same loss, but the AUC varies by "
-            f"{named_range:.3f} among the named rescalings, and by {grid_range:.3f} among the "
-            "rescalings D = S^a Σ^b on a grid of exponents a and b."
+            "All rescalings give the same predictions and the same loss. However, the AUC varies "
+            f"by {named_range:.3f} among the named rescalings. On a grid of rescalings D = S^a Σ^b "
+            f"with exponents a and b, the AUC varies by {grid_range:.3f}."
         )
 
 
@@ -135,5 +135,4 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     show_sections(leaderboard.sections())
     if leaderboard.left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
-        meaning = "(in parentheses: the data that a measure lacks, or the time limit)"
-        say(f"measures that were not evaluated {meaning}: {reasons}")
+        say(f"measures that were not evaluated, with the missing data or the time limit: {reasons}")

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     n_processes = min(config.n_threads(), len(jobs))
     minutes = max(1, round(_PROCESSOR_SECONDS * len(tiers) / n_processes / 60))
     say(
-        f"compiling all kernels into {directory} with {n_processes} processes: this takes about "
+        f"compiling all kernels into {directory} with {n_processes} processes, which takes about "
         f"{minutes} minute{'s' * (minutes > 1)} on an idle machine, or less if some kernels are "
         "already compiled"
     )
@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
         document = provenance({"cache_directory": str(directory)})
         print_json({**document, "signatures": len(files), "MiB": size, "seconds": seconds})
     say(
-        f"{directory} contains {len(files)} compiled kernels, {size:.1f} MiB in total; the command "
-        f"took {seconds:.1f} s"
+        f"{directory} contains {len(files)} compiled kernels of {size:.1f} MiB in total; the "
+        f"command took {seconds:.1f} s"
     )
     return 0
 

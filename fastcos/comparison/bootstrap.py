@@ -228,10 +228,10 @@ def _best_of_items(
         alternatives = [candidates[c] for c in numbers[1:]]
         best = next(row.candidate for row in rows if row.candidate in alternatives)
     value = next(row.score.value for row in rows if row.candidate == best)
-    sentence = f" To find similar items, use {best}: {evaluation.score} {value:.3f}"
+    sentence = f" To find similar items, use {best}: {evaluation.score} {value:.3f}."
     if evaluation.chance and halves.lead(estimate, numbers, evaluation.chance).low <= 0:
-        sentence += ", which does not significantly exceed the required level"
-    return best, f"{sentence}."
+        sentence += f" This {evaluation.score} does not significantly exceed the required level."
+    return best, sentence
 
 
 def _tied(
@@ -315,7 +315,7 @@ def _test_chance(
 def _describe_scores(outcome: Outcome, candidates: Sequence[Candidate]) -> str:
     """Return a text that states the scores of the best candidate and of the trivial answer."""
     best = f"{outcome.score} {outcome.value:.3f} for {candidates[outcome.best]}"
-    return f"{best}, {outcome.chance:.3f} {outcome.baseline}"
+    return f"{best}, compared with {outcome.chance:.3f} {outcome.baseline}"
 
 
 def _conclusion(
@@ -335,12 +335,12 @@ def _conclusion(
         warning = f"Only {units} were evaluated, so the answer may differ for other {board.unit}. "
     if not board.beats_chance:
         results = "; ".join(
-            f"{_describe_scores(outcome, candidates)}, {outcome.evidence}" for outcome in outcomes
+            f"{_describe_scores(outcome, candidates)} ({outcome.evidence})" for outcome in outcomes
         )
-        failure = f"{evaluation.failure}: of {len(candidates)} candidates, the best has {results}."
+        failure = f"{evaluation.failure}. The best of {len(candidates)} candidates has {results}."
         method = (
-            f" Each half of the {units} chose a candidate, and the other half measured the lead of "
-            "this candidate."
+            f" To measure the lead, each half of the {units} was used to choose a candidate, and "
+            "the other half was used to evaluate this candidate."
         )
         return f"{warning}{failure}" + (method if evaluation.chance else "")
     ties_sentence, ties = "", board.not_distinguishable
@@ -350,8 +350,8 @@ def _conclusion(
         names = ", ".join(map(str, ties[:_MAX_LISTED]))
         ties_sentence = f" These candidates are not significantly worse: {names}{ending}."
     level = "".join(
-        f" A recommended measure must exceed the {outcome.score} of the {evaluation.trivial}, "
-        f"which is {outcome.chance:.3f}."
+        f" A measure is recommended only if its {outcome.score} exceeds {outcome.chance:.3f}, the "
+        f"{outcome.score} of the {evaluation.trivial}."
         for outcome in outcomes
         if evaluation.trivial
     )
@@ -381,22 +381,22 @@ def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> 
     baseline, gain = board.row(board.baseline), board.gain
     advice = f"Stay with {baseline.candidate}: {board.score} {baseline.score.value:.3f}"
     if gain is None:
-        return f"{advice}; no other candidate was compared with it."
+        return f"{advice}. No other candidate was compared with {baseline.candidate}."
     best = next(row for row in board.rows if row.candidate in candidates[1:])
     method = (
-        f"When each half of the {units} chose a candidate and the other half measured its gain "
-        "over the cosine"
+        f"Each half of the {units} was used to choose a candidate, and the other half was used to "
+        "measure the gain of this candidate over the cosine."
     )
     if gain.low > 0:
         return (
             f"Use {best.candidate}: {board.score} {best.score.value:.3f}, compared with "
-            f"{baseline.score.value:.3f} for {baseline.candidate}. {method}, the gain was "
+            f"{baseline.score.value:.3f} for {baseline.candidate}. {method} The gain was "
             f"{_gain_in_words(gain)}."
         )
-    result = "was worse" if gain.high < 0 else "did not differ significantly"
+    result = "was worse" if gain.high < 0 else "was not significantly different"
     return (
-        f"{advice}, compared with {best.score.value:.3f} for {best.candidate}. {method}, the "
-        f"best alternative {result}: its gain was {_gain_in_words(gain)}."
+        f"{advice}, compared with {best.score.value:.3f} for {best.candidate}. {method} The best "
+        f"alternative {result}: the gain was {_gain_in_words(gain)}."
     )
 
 

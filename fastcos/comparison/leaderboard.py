@@ -11,8 +11,8 @@ from fastcos.validation import Integers
 # Some scores in the conclusion have the same name as scores in the table below it, but different
 # values. _PER_ITEM explains why the values differ.
 _PER_ITEM = (
-    "AUC and P@10 are means over items, so that common labels count most. The scores per class in "
-    "the conclusion are means over labels, so that each label counts the same."
+    "The AUC and the P@10 in the table are means over items, so common labels count most. The "
+    "scores per class in the conclusion are means over labels, so each label counts the same."
 )
 
 
@@ -154,8 +154,8 @@ class Leaderboard(Record):
         scores = (self.score, f"95 % over {self.unit}", "gain", "95 % of the gain")
         header = ("measure", "under", *scores, *self.rows[0].other_scores)
         title = (
-            f"{self.task}, {self.n_units:,} {self.unit}; the best candidate of each measure, of "
-            f"{len(self.rows)} candidates"
+            f"{self.task}, {self.n_units:,} {self.unit}: the best candidate of each measure, out "
+            f"of {len(self.rows)} candidates"
         )
         lines = [
             (row.candidate.measure, row.candidate.embeddings, *_cells(row.score), *_cells(row.gain),

@@ -36,8 +36,8 @@ _COLUMNS = (
     (
         "d'",
         "contrast",
-        "mean cosine within labels minus mean cosine between labels, divided by the pooled "
-        "standard deviation",
+        "mean cosine of items with the same label minus mean cosine of items with different "
+        "labels, divided by the pooled standard deviation",
     ),
     ("eff. rank", "effective_rank", "effective rank of the items"),
     (

@@ -119,9 +119,9 @@ class LabelTest(Record):
         if self.classes:
             return f"Only some labels are shown to be recovered among neighbours: {names}."
         return (
-            "The test does not show that these cosines recover the labels, either over all pairs "
-            f"(AUC {self.auc:.2f}) or among neighbours (precision {self.precision:.2f}, chance "
-            f"{self.chance:.2f})."
+            "The test does not show that the cosines recover the labels. Over all pairs, the AUC "
+            f"is {self.auc:.2f}, and chance level is 0.50. Among neighbours, the precision is "
+            f"{self.precision:.2f}, and chance level is {self.chance:.2f}."
         )
 
     def sections(self) -> tuple[Section]:
@@ -135,11 +135,12 @@ class LabelTest(Record):
             Section(
                 "Are the labels recovered?",
                 (
-                    f"The labels of {self.n_items:,} items in {self.n_classes:,} classes were "
-                    "permuted among the items. A test shows recovery if its p-value is at most "
-                    f"{SIGNIFICANT:.2g}; the p-value of a class is corrected for the number of "
-                    "classes. If no test shows recovery, the labels may still be recovered, "
-                    "because the test may have had too few items.",
+                    "The test compares the labels with random permutations of the labels among "
+                    f"the {self.n_items:,} items in {self.n_classes:,} classes. A test shows that "
+                    f"the cosines recover the labels if its p-value is at most {SIGNIFICANT:.2g}. "
+                    "The p-value of a class is corrected for the number of classes. If no test "
+                    "shows recovery, the labels may still be recovered, because the test may have "
+                    "had too few items.",
                 ),
                 [Table("Classes recovered among neighbours", header, rows)] if rows else [],
                 {

@@ -97,9 +97,9 @@ def start() -> None:
         return
     state.child = _Child(process, errors, time.monotonic() + _MAX_SECONDS, os.getpid())
     _say(
-        "fastcos: compiling the search kernels in the background, once on this machine; until they "
-        "are compiled, in about a minute, searches run in NumPy and are slower (fastcos warmup "
-        "compiles all kernels in advance)"
+        "fastcos: compiling the search kernels in the background, once on this machine. The "
+        "compilation takes about a minute; until then, searches run in NumPy and are slower. To "
+        "compile all kernels in advance, run fastcos warmup."
     )
 
 

@@ -85,7 +85,7 @@ class TailDisplay(Display):
             )  # fmt: skip
         ax.axhline(calibration.fpr, color="black", linewidth=1, linestyle=":")
         ax.set_yscale("log")
-        ax.set_xlabel(f"{calibration.measure} of a random pair: at least this value")
+        ax.set_xlabel(f"{calibration.measure} that a random pair reaches or exceeds")
         ax.set_ylabel("probability")
         ax.set_title("Share of random pairs at or above a score")
         ax.grid(visible=True)

@@ -20,8 +20,8 @@ _CURVES = {
     "unbroken": ("all rescalings: at most", 0, "-", "o"),
     "certified": ("all rescalings: at least", 0, "--", "s"),
     "certified_linear": ("all linear maps: at least", 2, "--", "^"),
-    "worst_rescaling": ("one rescaling: the worst found", 1, "-", "D"),
-    "worst_linear": ("one linear map: the worst found", 2, "-", "v"),
+    "worst_rescaling": ("one rescaling: worst found", 1, "-", "D"),
+    "worst_linear": ("one linear map: worst found", 2, "-", "v"),
     "random_rescaling": ("one rescaling: random", 1, ":", "P"),
 }
 # The entries of the legend, from the highest curve to the lowest.
@@ -171,7 +171,7 @@ class LabelRecoveryDisplay(Display):
         ax.set_ylabel("scale 1 / D of the items")
         ax.grid(visible=True, axis="y")
         ax.margins(y=0.1)
-        title = f"Worst and best rescaling for the labels; unscaled: AUC {self.recovery.given:.3f}"
+        title = f"Worst and best rescaling for the labels (AUC without: {self.recovery.given:.3f})"
         _legend_above(ax, title, 2, ax.get_legend_handles_labels()[0])
 
 

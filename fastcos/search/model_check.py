@@ -65,7 +65,8 @@ def check_opened_for(model: str | None, requested_model: str | None) -> None:
         check_same_model("model", model, requested_model)
     raise ValueError(
         f"model must be None for an index that was saved without the name of its model, got "
-        f"{requested_model!r} (to name it, open it without model=, set index.model, and save it)"
+        f"{requested_model!r} (to name the model, open the index without model=, set index.model, "
+        "and save the index)"
     )
 
 
@@ -77,7 +78,7 @@ def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
     """
     if difference := current.difference(saved):
         raise ValueError(
-            f"{path} must hold an index of the same model as this one, {difference}: nothing was "
+            f"{path} must hold an index of the same model as this index, {difference}: nothing was "
             "loaded, and searches continue as before (SimilarityIndex.open opens the new index)"
         )
 
@@ -86,7 +87,7 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
     """Raise OccupiedError if a save would replace the index of another model."""
     if difference := saved.difference(current):
         raise OccupiedError(
-            f"path must be new, or hold an index of the same model as this one, {difference}: "
+            f"path must be new, or hold an index of the same model as this index, {difference}: "
             f"{str(path)!r} was not changed (replace=True replaces it)"
         )
 

@@ -373,7 +373,7 @@ def _plan_search(
         if segment.n_distinct == segment.n_live:
             return _plan_numpy(segment, request, machine, costs)
         reasons.append(
-            "NumPy is not used, because some rows are duplicates: the kernels are compiled first"
+            "NumPy is not used, because some rows are duplicates; the kernels are compiled first"
         )
     if not is_packed and n_allowed == segment.n_rows:
         plan = _plan_unpacked(segment, request, machine, costs, reasons)
@@ -512,7 +512,7 @@ def _plan_distinct(
     inner = _plan_packed(rows, request_groups, machine, costs, ())
     reason = (
         f"one row of each group of duplicates is searched ({n_distinct:,} of {segment.n_live:,} "
-        "rows); its duplicates have the same score"
+        "rows); the other rows of a group have the same score"
     )
     return SearchPlan(
         "distinct", layout=inner.layout, grid=inner.grid, buffer_bytes=inner.buffer_bytes,
@@ -793,7 +793,10 @@ def _reason_against_projection(segment: SegmentSizes, request: RequestSizes) -> 
     """Return the reason why a search uses no projection."""
     if segment.projected_words == 0:
         return "no projection: the rows are stored without short codes"
-    return f"no projection: it saves no time for {_queries(request.n_queries)} with k = {request.k}"
+    return (
+        f"no projection: a projection saves no time for {_queries(request.n_queries)} "
+        f"with k = {request.k}"
+    )
 
 
 def plan_pass(

@@ -297,7 +297,7 @@ def test_verdict_names_its_premise():
     """If a model was trained on the cosine, D is not free: a rescaling changes its predictions."""
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
-    free = "If the predictions are dot products of items with users or contexts, they stay the same"
+    free = "Suppose that the predictions are dot products of items with users or contexts. The"
     not_free = "does not show that the neighbours are arbitrary"
     verdicts = {
         (name, similarity): dataclasses.replace(report, trained_on=similarity)
@@ -306,7 +306,7 @@ def test_verdict_names_its_premise():
         for similarity in ("dot", "cosine", "unknown")
     }
     assert verdicts["raw", "unknown"].verdict.startswith(free)
-    assert verdicts["unit", "unknown"].verdict.startswith("All items have the same norm: if")
+    assert verdicts["unit", "unknown"].verdict.startswith("All items have the same norm. If")
     for name in ("raw", "unit"):
         assert "trained on dot products of users and items." in verdicts[name, "dot"].verdict
         assert not_free in verdicts[name, "cosine"].verdict

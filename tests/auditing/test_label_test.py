@@ -291,7 +291,7 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     report = fastcos.audit(form.items / D, form.users * D, k=3, weight_decay_on="both")
     assert report.condition_to_balance == pytest.approx(2.3)
     assert report.is_free
-    assert "to factors with equal Gram matrices has a condition of 2.3" in report.verdict
+    assert "only a map of condition 2.3 makes them equal" in report.verdict
     assert "training has not converged" in report.verdict
     assert "does not show that the neighbours are arbitrary" not in report.verdict
     assert report.headline.startswith("A rescaling with factors between 1 and 1.2 replaces")

@@ -28,7 +28,7 @@ def test_an_equivalent_model_has_no_real_change(condition):
     assert (difference.explained_new, difference.explained_old) == pytest.approx((1, 1))
     assert len(difference.most_changed) == 0
     assert (difference.overlap < 0.8) == (condition > 1)
-    assert ", 0.0% because of a real change." in difference.verdict
+    assert "and 0.0% because of a real change." in difference.verdict
 
 
 def test_overlap_equals_brute_force():

@@ -150,8 +150,8 @@ def test_rank_finds_a_real_lead_and_tests_chance():
     none = ranked(values - 2, np.zeros(400))
     assert not none.beats_chance
     assert none.recommended is None
-    assert none.conclusion.startswith("No measure does: of 5 candidates, the best has score -1.")
-    assert " for m3, 0.000 by chance, the lead is " in none.conclusion
+    assert none.conclusion.startswith("No measure does. The best of 5 candidates has score -1.")
+    assert " for m3, compared with 0.000 by chance (the lead is " in none.conclusion
 
 
 def test_label_task_of_some_items_ranks_no_others():
@@ -260,7 +260,7 @@ def test_compare_vectors_rejects_shuffled_labels():
     comparison = compare_vectors(rows, shuffled)
     assert not comparison.beats_chance
     assert comparison.recommended is None
-    assert comparison.conclusion.startswith("No measure is shown to recover these labels: ")
+    assert comparison.conclusion.startswith("No measure is shown to recover these labels. ")
 
 
 @pytest.mark.slow

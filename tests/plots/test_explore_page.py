@@ -462,8 +462,8 @@ def test_items_and_users_of_a_page_by_their_width(d, most):
 def test_items_page_of_many_items_shows_the_first():
     rows = np.random.default_rng(1).standard_normal((20_000, 4)).astype(np.float32)
     page = items_page(rows)
-    assert "the 2,000 first of 20,000 items (to show the most popular items, pass" in page
-    assert "leaves out the other 18,000" in page
+    assert "the first 2,000 of 20,000 items and leaves out the other 18,000." in page
+    assert "To show the most popular items, pass --popularity." in page
     assert len(page.encode()) < 2_500_000
 
 

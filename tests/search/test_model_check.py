@@ -92,7 +92,7 @@ def test_refresh_keeps_items_of_the_model_it_has(path, other):
     for reader in readers:
         for _ in range(2):
             with pytest.raises(
-                ValueError, match=r"must hold an index of the same model as this one"
+                ValueError, match=r"must hold an index of the same model as this index"
             ):
                 reader.refresh()
             assert reader.model == "minilm@2"

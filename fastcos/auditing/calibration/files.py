@@ -17,11 +17,12 @@ from fastcos.storage.atomic_files import write_text
 
 _FORMAT = "fastcos calibration, version 1"
 _READING = (
-    "counts[i] is the number of pairs with a score from low + (first_bin + i) * width up to the "
-    "next edge. The share of random pairs at or above an edge is the sum of the counts from that "
-    "edge on, divided by n_pairs. If fewer than 100 pairs reach a score that is above tail.start, "
-    "the share of pairs at or above this score is tail.share * (1 + tail.shape * (score - "
-    "tail.start) / tail.scale) ** (-1 / tail.shape) instead."
+    "The entry counts[i] is the number of pairs whose score lies between two edges: the lower edge "
+    "is low + (first_bin + i) * width, and the upper edge is one width higher. To obtain the share "
+    "of random pairs whose score is at least an edge, divide the sum of the counts above the edge "
+    "by n_pairs. If fewer than 100 pairs reach a score that is above tail.start, do not use the "
+    "counts: the share of pairs at or above this score is tail.share * (1 + tail.shape * (score - "
+    "tail.start) / tail.scale) ** (-1 / tail.shape)."
 )
 
 

@@ -56,42 +56,45 @@ class LabelledCalibration(Record):
 
     @property
     def verdict(self) -> str:
-        """A sentence that states the AUC of the scores."""
+        """Two sentences that state the AUC of the scores and the number of labelled pairs."""
         return (
             f"A relevant pair has a higher score than an irrelevant pair with probability "
-            f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} "
-            "irrelevant pairs."
+            f"{self.auc:.3f}. The probability was estimated from {self.n_relevant:,} relevant and "
+            f"{self.n_other:,} irrelevant pairs."
         )
 
     def sections(self) -> tuple[Section]:
         """Return the table of error rates and probabilities by threshold."""
         low, high = self.thresholds[0], self.thresholds[-1]
         thresholds = (low + np.arange(_ROWS) * (high - low) / (_ROWS - 1)).tolist()
-        header = ("threshold", "false positive", "false negative")
+        assumed = (f"if {share:g} relevant" for share in _PREVALENCES)
+        header = ("threshold", "false positive", "false negative", *assumed)
         rows = [
             (threshold, *map(Estimate, self.error_rates(threshold)),
              *(float(self.probability(threshold, prevalence=share)) for share in _PREVALENCES))
             for threshold in thresholds
         ]  # fmt: skip
         title = (
-            "Error rates of each threshold, and the probability that a pair with a score equal to "
-            "the threshold is relevant"
+            "Error rates of each threshold, and probability that a pair whose score equals the "
+            "threshold is relevant"
         )
         label = (
-            "False-positive rate and false-negative rate by threshold: the share of irrelevant "
-            "pairs that are accepted, and the share of relevant pairs that are not accepted"
+            "Error rates by threshold. The false-positive rate is the share of irrelevant pairs "
+            "that are accepted. The false-negative rate is the share of relevant pairs that are "
+            "not accepted."
         )
         return (
             Section(
                 "Labelled pairs",
                 (
-                    f"The probability that a pair is relevant ({self.method}) depends on the share "
-                    "of relevant pairs among all pairs, which is usually far lower than among the "
-                    "labelled pairs. A column such as "
-                    f'"if {_PREVALENCES[0]:g}" shows the probability for the case that this is the '
-                    "share of relevant pairs.",
+                    "The probability that a pair is relevant depends on the share of relevant "
+                    "pairs. Among all pairs, relevant pairs are usually far rarer than among the "
+                    "labelled pairs. The table therefore shows the probability for several shares: "
+                    f'in the column "if {_PREVALENCES[1]:g} relevant", a share of '
+                    f"{_PREVALENCES[1]:g} of all pairs is assumed to be relevant. The method "
+                    f'"{self.method}" estimated the probability.',
                 ),
-                [Table(title, (*header, *(f"if {share:g}" for share in _PREVALENCES)), rows)],
+                [Table(title, header, rows)],
                 figures=[Figure("operating_curve", self, 260, label)],
                 verdict=self.verdict,
             ),

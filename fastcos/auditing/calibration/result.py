@@ -212,8 +212,8 @@ class Calibration(PairDistribution):
             top = float(self.p_value(self.edges[-1]))
             return (
                 f"No threshold has a rate of {self.fpr:g}, because a share of {top:.2g} of all "
-                f"random pairs has the largest {self.measure} ({self.edges[-1]:.3f}). Duplicate "
-                "items are the usual reason."
+                f"random pairs has the largest {self.measure}, {self.edges[-1]:.3f}. The usual "
+                "reason is that some items are duplicates."
             )
         interval = "extrapolated by a model of the tail, without a confidence interval"
         if self.fpr >= self.carried_fpr:
@@ -236,16 +236,16 @@ class Calibration(PairDistribution):
         by_chance = float(self.expected_false(score, n_items=n_items))
         text = (
             f"A random pair has a {self.measure} of {score:g} or more with probability {p:.2g}. "
-            f"Among {n_items:,} items, a query therefore finds {as_number(by_chance)} such items "
-            "by chance."
+            f"Among {n_items:,} items, a query therefore finds {as_number(by_chance)} items with "
+            "such a score by chance."
         )
         if self.rescaling is None:
             return text
         low, high = self.rate_range(score, self.rescaling.condition)
         text += (
-            f" Under linear maps that stretch directions by factors between 1 and "
-            f"{self.rescaling.condition:g}, this probability lies between {low:.2g} and "
-            f"{high:.2g}."
+            f" If a linear map stretches directions by factors between 1 and "
+            f"{self.rescaling.condition:g}, the probability of {score:g} or more lies between "
+            f"{low:.2g} and {high:.2g}."
         )
         if not self.rescaling.spans(score):
             return text
@@ -272,17 +272,18 @@ class Calibration(PairDistribution):
             notes.append(
                 "The false-positive rate differs between queries. At the threshold for a rate of "
                 f"{RATES[level]:g}, 90 % of the queries have rates between {low:.2g} and "
-                f"{high:.2g}, and 1 % of the queries contribute {busiest:.0%} of the pairs that "
-                "reach the threshold. The intervals therefore count "
-                f"{pairs_per_independent[level]:,.0f} pairs as one independent pair. The intervals "
+                f"{high:.2g}. The 1 % of the queries with the highest rates contribute "
+                f"{busiest:.0%} of the pairs that reach the threshold. The confidence intervals "
+                f"therefore count {pairs_per_independent[level]:,.0f} pairs as one independent "
+                "pair. The intervals "
                 "may still be too narrow if some rows form one tight cluster. The measure "
                 "query_normalized corrects for differences between queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
-                f"{self.n_pairs // (1 + self.self_join):,} pairs are enough to measure rates of "
-                f"at least {self.carried_fpr:.1g}. Thresholds for lower rates are extrapolated by "
-                "a model of the tail, and have no confidence interval."
+                f"The {self.n_pairs // (1 + self.self_join):,} pairs are enough to measure rates "
+                f"of at least {self.carried_fpr:.1g}. Thresholds for lower rates are extrapolated "
+                "by a model of the tail, and have no confidence interval."
             )
         if self.n_duplicates:
             notes.append(
@@ -295,27 +296,28 @@ class Calibration(PairDistribution):
         if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
             notes.append(
                 f"The highest bin of the histogram contains a share of {top:.2g} of all pairs, so "
-                "no threshold has a lower rate."
+                f"no threshold has a lower rate than {top:.2g}."
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             notes.append(
-                f"The tail model does not fit (distance {self.tail.distance:.2f}), so do not use "
-                f"rates below {OBSERVED / self.n_pairs:.1g}."
+                f"Do not use rates below {OBSERVED / self.n_pairs:.1g}, because the model of the "
+                "tail does not fit the highest scores. The Kolmogorov-Smirnov distance between "
+                f"the model and the scores is {self.tail.distance:.2f}."
             )
         return tuple(notes)
 
     def sections(self) -> tuple[Section, ...]:
         """Return the sections of the report: distribution, thresholds, rescalings, explanations."""
-        shares = "; ".join(f"{self.threshold(rate):.3f} or more: {rate:g}" for rate in self.rates)
-        model = "The highest scores are too similar for a model of the tail."
+        shares = "; ".join(f"{rate:g} reach {self.threshold(rate):.3f}" for rate in self.rates)
+        model = "The highest scores are too similar to each other to fit a model of the tail."
         if (tail := self.tail) is not None:
             model = (
-                "For scores that fewer than 100 pairs reach, a generalised Pareto distribution "
-                "replaces the observed distribution. It was fitted to the "
-                f"{tail.n_pairs:,} highest scores "
-                f"(shape {tail.shape:.2f}, scale {tail.scale:.3g}, start {tail.start:.3f}). The "
-                "largest distance between the fitted and the observed distribution "
-                f"(Kolmogorov-Smirnov) is {tail.distance:.3f}."
+                "For scores that fewer than 100 pairs reach, a model of the tail replaces the "
+                "observed distribution. The model is a generalised Pareto distribution that was "
+                f"fitted to the {tail.n_pairs:,} highest scores. The distribution starts at "
+                f"{tail.start:.3f}, with shape {tail.shape:.2f} and scale {tail.scale:.3g}. The "
+                "Kolmogorov-Smirnov distance between the model and the observed distribution is "
+                f"{tail.distance:.3f}; a distance of 0 would mean that the two are equal."
             )
         distribution = Section(
             "How scores of random pairs are distributed",
@@ -325,21 +327,22 @@ class Calibration(PairDistribution):
                 model,
             ),
             figures=[
-                Figure("scores", self, 260, f"Histogram of the scores of random pairs; {shares}"),
-                Figure("tail", self, 300, f"Probability that a score is reached: {shares}"),
+                Figure("scores", self, 260, f"Histogram of random pairs by score: {shares}"),
+                Figure("tail", self, 300, f"Share of random pairs that reach a score: {shares}"),
             ],
         )
         method = Section(
             "How to read this",
             (
                 "A few random pairs are related. The rate among unrelated pairs is therefore at "
-                "most the stated rate, and nearly equal to it if related pairs are rare. The rates "
-                "hold only for rows from the same source as the calibrated rows. Calibrate again "
-                "for another model, language or collection.",
-                f"Scores are counted exactly in bins of width {self.width:.2g}, except that a "
-                "rounding error may move a score across the edge of a bin. Several pairs contain "
-                "the same row, so the pairs are not independent. The intervals therefore assume a "
-                "smaller number of independent pairs, computed from a bootstrap of the rows.",
+                "most the stated rate. The two rates are nearly equal if related pairs are rare. "
+                "The rates hold only for rows from the same source as the calibrated rows. "
+                "Calibrate again for another model, language or collection.",
+                f"All scores are counted in bins of width {self.width:.2g}. The counts are exact, "
+                "except that a rounding error may move a score across the edge of a bin. Several "
+                "pairs contain the same row, so the pairs are not independent. The intervals "
+                "therefore assume a smaller number of independent pairs, which a bootstrap of the "
+                "rows estimates.",
                 f"Data: SHA-256 {self.dataset}.",
             ),
         )
@@ -367,13 +370,17 @@ class Calibration(PairDistribution):
         header = ["rate", "threshold", "99 % interval", f"found by chance in {n_items:,} items"]
         if condition is not None:
             header.append(f"rate after linear maps of condition up to {condition:g}")
-        title = f"Thresholds of the {self.measure} by false-positive rate, {self.n_pairs:,} pairs"
+        title = (
+            f"Thresholds of the {self.measure} by false-positive rate, from {self.n_pairs:,} pairs"
+        )
         return Section(
             "Which threshold has which error rate?",
             (
-                "The rate is the share of random pairs that reach the threshold, which are false "
-                "positives. The interval takes into account that the rows are a sample. The column "
-                '"by chance" shows the number of items that a query finds by chance.',
+                "The rate is the share of random pairs that reach the threshold. Random pairs that "
+                "reach the threshold count as false positives. The 99 % interval is a confidence "
+                "interval of the threshold, because the rows are only a sample. The column "
+                f'"found by chance in {n_items:,} items" shows how many items a query finds by '
+                "chance.",
             ),
             [Table(title, header, rows)],
             verdict=self._of_one_rate(),

@@ -66,12 +66,12 @@ class ThresholdRange(Record):
 
     @property
     def verdict(self) -> str:
-        """The range of the threshold, in one sentence."""
+        """The threshold and its range, in three sentences."""
         return (
-            f"The threshold for a rate of {self.fpr:g} is {self.given:.3f}; rescalings D of "
-            f"condition {self.condition:g} move it to values between {self.low:.3f} and "
-            f"{self.high:.3f} (counted on the pairs of {self.n_rows:,} items, without a model of "
-            "the tail)."
+            f"The threshold for a rate of {self.fpr:g} is {self.given:.3f}. Rescalings D of "
+            f"condition {self.condition:g} move the threshold to values between {self.low:.3f} and "
+            f"{self.high:.3f}. All three values were counted on the pairs of {self.n_rows:,} "
+            "items, without a model of the tail."
         )
 
     def sections(self) -> tuple[Section]:
@@ -80,17 +80,19 @@ class ThresholdRange(Record):
             Section(
                 "How far a rescaling moves the threshold",
                 (
-                    "D multiplies the latent dimensions of the users of a model and divides those "
-                    "of the items, so dot products do not change but cosines do. If the model was "
-                    "trained on cosines, or until convergence with weight decay on users and "
-                    "items, training has chosen D. In this case, the range only shows how "
-                    "sensitive the threshold is to D.",
-                    f"A search on the pairs of {self.n_rows:,} items found both ends of the range, "
-                    "so the true range is at least as wide. No linear map of condition "
-                    f'{self.condition:g} moves the threshold beyond the "bounds on the threshold".',
+                    "A rescaling D multiplies the latent dimensions of the users of a model, and "
+                    "divides the same dimensions of the items. Dot products of users and items "
+                    "stay the same, but cosines change. Training has chosen D if the model was "
+                    "trained on cosines, or if it was trained until convergence with weight decay "
+                    "on users and items. The range then only shows how sensitive the threshold is "
+                    "to D.",
+                    f"A search on the pairs of {self.n_rows:,} items found the lowest and the "
+                    "highest threshold, so the true range is at least as wide. No linear map of "
+                    f"condition {self.condition:g} moves the threshold outside the two numbers "
+                    'that are listed as "bounds on the threshold".',
                 ),
                 facts={
-                    f"threshold without a rescaling, rate {self.fpr:.2g}": self.given,
+                    f"threshold without a rescaling for a rate of {self.fpr:.2g}": self.given,
                     "lowest threshold found": self.low,
                     "highest threshold found": self.high,
                     "bounds on the threshold": f"{self.bound_low:.3f} .. {self.bound_high:.3f}",

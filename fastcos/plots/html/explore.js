@@ -301,8 +301,8 @@
     new Uint32Array(image.data.buffer).set(
       values.map((value) => SEQUENTIAL[Math.round((255 * (value - low)) / (high - low)) || 0]));
     byId("exponents").getContext("2d").putImageData(image, 0, 0);
-    byId("background").textContent = `Background: ${data.background} among ${SAMPLE.length} items, `
-      + `${low.toFixed(2)} (dark) to ${high.toFixed(2)} (bright).`;
+    byId("background").textContent = `The background shows the ${data.background} among `
+      + `${SAMPLE.length} items, from ${low.toFixed(2)} (dark) to ${high.toFixed(2)} (bright).`;
     byId("pad").dataset.ready = "true";
   }
 
@@ -335,8 +335,9 @@
     const low = CERTIFIED[place], high = ATTACKED[place];
     const [sign, meaning, kind] = low > state.condition ? ["✓", "certified", "certified"]
       : high <= state.condition ? ["✗", "removed by a rescaling", "lost"]
-        : ["?", "not known whether a rescaling removes it", "open"];
-    const label = `${meaning}; the smallest κ found that removes it is ${three(high)}`;
+        : ["?", "it is not known whether a rescaling removes the neighbour", "open"];
+    const label = `${meaning}; the smallest κ at which a rescaling was found that removes the `
+      + `neighbour is ${three(high)}`;
     return make("td", { class: kind, "aria-label": label },
       `${sign} ${Number.isFinite(high) ? high.toFixed(2) : "-"}`);
   }

@@ -41,14 +41,14 @@ _SENTENCES = {
     "this solution to others.",
     "weights": "D = S^-1/2 is the paper's second special case: the cosines compare the rows of "
     "W = AB'.",
-    "balanced": "D = Σ^-1/2 scales the solution of Eq. 1 in the way in which Eq. 2 scales its own "
-    "solution (end of section 2.3).",
+    "balanced": "D = Σ^-1/2 gives the solution of Eq. 1 the scale that the solution of Eq. 2 has "
+    "(end of section 2.3 of the paper).",
     "data": "D = S^1/2 Σ^-1 compares the columns of the data, as recommenders that use a truncated "
     "SVD do.",
     "smoothed": "D = S^-1/2 Σ^-1 compares the columns of the predictions, which is the remedy of "
     "section 3 for items.",
     "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model; the "
-    "mark shows the D that brings the model of Eq. 1 closest to it.",
+    "mark shows the D that brings the model of Eq. 1 closest to the model of Eq. 2.",
 }
 # A page shows at most _MAX_ITEMS items. Moreover, the rows of these items and the matrix L of the
 # users (_user_fields) together have at most _MAX_NUMBERS entries. As base64, 280,000 entries take
@@ -70,43 +70,44 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
     {"name": "as trained", "formula": "I", "a": 0, "b": 0,
      "sentence": "D = I: the items are shown as they were trained."},
     {"name": "unit columns", "formula": "Q", "a": 1, "b": 0,
-     "sentence": "D = Q: each dimension of the items has the same norm."},
+     "sentence": "D = Q: all dimensions of the items have the same norm."},
     {"name": "balanced", "formula": "Q^1/2 P^-1/2", "a": 0.5, "b": -0.5,
-     "sentence": "D = Q^1/2 P^-1/2: each dimension has the same norm for users and for items, as "
-     "after training with weight decay on both."},
+     "sentence": "D = Q^1/2 P^-1/2: in each dimension, users and items have the same norm, as "
+     "after training with weight decay on users and items."},
     {"name": "users' scale", "formula": "P^-1", "a": 0, "b": -1,
-     "sentence": "D = P^-1: the weight of each dimension is the norm of this dimension for the "
-     "users."},
+     "sentence": "D = P^-1: each dimension of the items is multiplied by the norm of the same "
+     "dimension of the users."},
 )  # fmt: skip
 # Explanations that a reader can unfold on every page that this module writes.
 _METHOD = (
     "The query metric of two items is the correlation of their predicted scores over all users. No "
     "D changes the query metric.",
-    "The address of the page stores its state: copy the address to share what you see.",
+    "The address of the page stores what the page shows. Copy the address to share what you see.",
 )
 _FIGURE_METHOD = (
     "The diagonal matrix Σ contains the singular values of the interactions, and S = Σ²/(Σ²+λ) "
     "contains the share of each direction that Eq. 1 keeps. The items are the rows of V S^1/2 "
-    "D^-1.",
+    "D^-1, where V contains the right singular vectors of the interactions.",
     "The AUC is the probability that two items with the same label have a larger cosine than two "
-    "items with different labels; 0.5 is chance level. MAP@R measures how many of the nearest "
-    "items have the same label as an item. The accuracy is the share of items whose label is the "
-    "most frequent one among their ten nearest items.",
-    "If you choose another rank, the page uses the first columns of the same decomposition. If you "
-    "choose another λ, S changes. The λ of Eq. 2 then changes together with the λ of Eq. 1, so "
-    "that both equations begin to suppress directions at the same singular value.",
+    "items with different labels. An AUC of 0.5 is chance level. MAP@R measures how many of the "
+    "nearest items have the same label as an item. The accuracy is the share of items whose label "
+    "is the most frequent one among their ten nearest items.",
+    "If you choose another rank, the page uses the first columns of the same singular value "
+    "decomposition. If you choose another λ, S changes. The λ of Eq. 2 then changes together with "
+    "the λ of Eq. 1, so that both equations begin to suppress directions at the same singular "
+    "value.",
 )
 _ITEMS_METHOD = (
     "The diagonal matrix Q contains the norms of the columns of the items, and P contains the "
     "norms of the columns of the users. "
     "The condition κ of D is its largest entry divided by its smallest.",
     "Neighbours are searched among the items of this page. A certificate proves that a neighbour "
-    "survives every D up to a condition; an attack is a D that removes a neighbour. If a neighbour "
+    "survives every D up to a condition. An attack is a D that removes a neighbour. If a neighbour "
     "has neither a certificate nor an attack, it is unknown whether some D removes it.",
 )
 _WITHOUT_USERS = (
-    "The page has no predictions, no query metric and no P, because they need the embeddings of "
-    "the users. Pass these embeddings by --users."
+    "The page shows no predictions, no query metric and no P, because all three need the "
+    "embeddings of the users. Pass the embeddings of the users by --users."
 )
 
 
@@ -168,8 +169,9 @@ def figure_page(
         "own": 0.5,
         "symbols": ["S", "Σ"],
         "replay": "Replay the paper",
-        "fixedNote": "The page computes the loss of Eq. 1, and the three highest predictions X A "
-        "B' of each user, from the rescaled factors A D and B D^-1.",
+        "fixedNote": "The page computes the loss of Eq. 1 and the predictions X A B' from the "
+        "rescaled factors A D and B D^-1. For each user, the page shows the three highest "
+        "predictions.",
         "uniqueNote": "Eq. 2 is another model, with its own loss and its own predictions. The "
         "solution of Eq. 2 leaves no choice of D.",
         "background": "overlap with the neighbours under D = I" if labels is None else "AUC",
@@ -181,11 +183,11 @@ def figure_page(
         "axis_a": "exponent a of S",
         "axis_b": "exponent b of Σ",
         "as_given": "under D = I",
-        "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = "
-        "S^a Σ^b multiplies the latent dimensions of the users and divides those of the items. "
-        "The loss does not determine D. Drag the point to change D.",
-        "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
-        "popularity.",
+        "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} in Eq. 1. D = "
+        "S^a Σ^b multiplies the latent dimensions of the users, and divides the same dimensions of "
+        "the items. The loss does not determine D. Drag the point to change D.",
+        "map_caption": f"{caption}, sorted {'' if labels is None else 'by label, then '}by "
+        "descending popularity.",
         "D": "D = S^a Σ^b",
         "named": named_rescalings,
         "has_model": True,
@@ -386,9 +388,10 @@ def items_page(
         "axis_b": "b, users' norms",
         "as_given": "as trained",
         "name": f"Neighbours of {name} under rescalings",
-        "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
-        "items, so D changes no dot product, but it changes cosines.",
-        "map_caption": f"{caption}{'' if codes is None else ', by label'}.",
+        "summary": f"{note} D multiplies the dimensions of the users, and divides the same "
+        "dimensions of the items. Dot products of users and items stay the same, but cosines "
+        "change.",
+        "map_caption": f"{caption}{'' if codes is None else ', sorted by label'}.",
         "D": "D = Q^a P^b",
         "named": named_rescalings,
         "has_model": False,
@@ -417,10 +420,11 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
     order = np.arange(p) if popularity is None else np.argsort(-popularity, kind="stable")
     if p <= max_items:
         return order, f"The page shows all {p:,} items."
-    choice = "first" if popularity is None else "most popular"
-    hint = " (to show the most popular items, pass --popularity)" if popularity is None else ""
+    n_shown = f"{max_items:,}"
+    choice = f"first {n_shown}" if popularity is None else f"{n_shown} most popular"
+    hint = " To show the most popular items, pass --popularity." if popularity is None else ""
     left_out = f"leaves out the other {p - max_items:,}"
-    note = f"The page shows the {max_items:,} {choice} of {p:,} items{hint} and {left_out}."
+    note = f"The page shows the {choice} of {p:,} items and {left_out}.{hint}"
     return order[:max_items], note
 
 
@@ -437,7 +441,8 @@ def _max_items(d: int, users: bool) -> int:
 def _map_stride(n: int, width: int) -> tuple[int, str]:
     """Return the stride and the caption of the heat map, which shows one item per stride."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
-    return stride, f"Cosines of all pairs of {'items' if stride == 1 else f'one item in {stride}'}"
+    sample = "" if stride == 1 else f" (one item in {stride} is shown)"
+    return stride, f"Cosines of all pairs of items{sample}"
 
 
 def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, Any]:

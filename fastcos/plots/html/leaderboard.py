@@ -93,16 +93,17 @@ def leaderboard_page(
     texts: dict[str, Any] = {
         "name": f"Which similarity to use for {name}?",
         "headline": _headline(leaderboard),
-        "summary": f"Task: {leaderboard.task}; {leaderboard.n_units:,} {leaderboard.unit}."
+        "summary": f"Task: {leaderboard.task}, for {leaderboard.n_units:,} {leaderboard.unit}."
         + (
-            " Each half of the data chose the best alternative to the plain cosine, and the other "
-            f"half measured its gain over the cosine: {leaderboard.gain}."
+            f" The gain of the best alternative over the plain cosine is {leaderboard.gain}. Each "
+            "half of the data was used to choose an alternative, and the other half was used to "
+            "measure the gain of this alternative."
             if leaderboard.gain is not None
             else ""
         ),
         "key": "A dot shows the score of a candidate, and a line shows its 95 % interval"
-        + ("; the dotted line marks the chance level" if chance is not None else "")
-        + ("; a score beyond the axis is drawn as half a dot at its end" if has_cut_dots else "")
+        + (". The dotted line marks the chance level" if chance is not None else "")
+        + (". Half a dot at the end of the axis marks a score beyond it" if has_cut_dots else "")
         + ". Coloured candidates cannot be distinguished from the recommended candidate."
         + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
@@ -115,20 +116,20 @@ def leaderboard_page(
         if len(items)
         else "The comparison was made without example items.",
         "map_note": f"Scores between {len(items)} items"
-        + (", by label" if labels is not None else "")
-        + ", coloured by rank: the lowest score is blue, and the highest score is red.",
+        + (", sorted by label" if labels is not None else "")
+        + ". The colour shows the rank of a score, from blue (lowest) to red (highest).",
     }
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
     texts["method"] = (
         leaderboard.verdict,
-        f"The intervals are computed by drawing the {leaderboard.unit} again; the data and the "
-        "models stay the same. A candidate cannot be distinguished from the recommended candidate "
-        "if the interval of the difference between their scores contains 0; both scores are "
-        f"computed on the same {leaderboard.unit}.",
+        f"To compute the intervals, the {leaderboard.unit} are drawn again at random, while the "
+        "data and the models stay the same. A candidate cannot be distinguished from the "
+        "recommended candidate if the interval of the difference between the two scores contains "
+        f"0. Both scores are computed on the same {leaderboard.unit}.",
         "The gain of a candidate is its score minus the score of the plain cosine.",
         f"The chance levels are: {levels}.",
         "The neighbours of an item are searched among all items. The address of the page stores "
-        "its state.",
+        "what the page shows.",
     )
     return page_with_script(
         "leaderboard", f"Comparison of {name}", provenance,

@@ -157,8 +157,9 @@ def _head(calibration: Calibration, name: str, score: float | None) -> _Head:
         if calibration.self_join
         else f"{calibration.n_queries:,} queries and {calibration.n_items:,} items"
     )
-    zero = f", {calibration.n_zero:,} zero rows left out" if calibration.n_zero else ""
-    size = f"{calibration.n_pairs:,} pairs of {counts}{', sampled' if is_sampled else ''}{zero}"
+    zero = f", without {calibration.n_zero:,} zero rows" if calibration.n_zero else ""
+    sample = "a sample of " if is_sampled else ""
+    size = f"{calibration.n_pairs:,} pairs of {sample}{counts}{zero}"
     first_sentence, _, remainder = verdict.partition(". ")
     more = (remainder, calibration.verdict if score is not None else "")
     return _Head(

@@ -117,7 +117,7 @@ def test_threshold_is_beyond_ties_that_are_too_many():
     assert threshold == np.nextafter(np.float32(1), np.float32(2))
     assert neighbors_above(items, min_score=threshold).nnz == 0
     assert any("duplicates" in note for note in calibration.notes)
-    assert any("no threshold has a lower rate" in note for note in calibration.notes)
+    assert any("no threshold has a lower rate than" in note for note in calibration.notes)
 
 
 def test_p_value_decreases_and_is_one_for_padding(calibration):
