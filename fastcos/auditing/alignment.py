@@ -121,10 +121,11 @@ class Alignment(Record):
         """The self-match rate and the residual, in two or three sentences."""
         before = ""
         if self.self_match_rate_before is not None:
-            before = f" Before the alignment, the share was {self.self_match_rate_before:.1%}."
+            share = f"{self.self_match_rate_before:.1%}"
+            before = f" Before the alignment, this share of the items was {share}."
         return (
-            f"For {self.self_match_rate:.1%} of the items in both versions, the new vector nearest "
-            f"to the old vector of the item belongs to the same item.{before} The relative "
+            f"For {self.self_match_rate:.1%} of the items in both versions, the new vector that is "
+            f"nearest to the item's old vector is the item's own new vector.{before} The relative "
             f"residual of the alignment is {self.residual:.2g}."
         )
 

@@ -194,9 +194,9 @@ class LabelRecovery(Record):
                 (
                     "The pairwise AUC is the probability that two items with the same label are "
                     "nearer to each other than two items with different labels. An AUC of 0.5 is "
-                    f"chance level. The AUC was computed on {self.n_items:,} labelled items. A "
-                    "search found the lowest and the highest AUC, so the true range of the AUC is "
-                    "at least as wide.",
+                    f"chance level. The AUC was computed on {self.n_items:,} labelled items. The "
+                    "search may have missed rescalings with a lower or a higher AUC, so the true "
+                    "range of the AUC is at least as wide as the range that the search found.",
                 ),
                 facts={
                     "AUC of the audited embeddings": self.given,

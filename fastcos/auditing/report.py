@@ -34,7 +34,7 @@ _NOT_FREE = (
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",
-        "gradient descent from small initial factors, or many epochs of stochastic gradient "
+        "gradient descent from small initial factors and many epochs of stochastic gradient "
         "descent",
     ),
     BALANCED_BY_COUNTS: (
@@ -340,9 +340,9 @@ class Audit(Record):
                 "The model was trained on differences between the dot products of a user and two "
                 "items. The differences stay the same if each dimension of the users is multiplied "
                 "by a factor, and the same dimension of the items is divided by this factor. The "
-                "differences also stay the same under any other invertible linear map of the "
-                "items, if the transposed inverse of the map is applied to the users, and if one "
-                "vector is added to all items."
+                "differences stay the same under any other invertible linear map of the items, if "
+                "the transposed inverse of the map is applied to the users. The differences also "
+                "stay the same if one vector is added to all items."
             )
         else:
             premise = (
@@ -426,10 +426,10 @@ class Audit(Record):
         if self.epochs_to_forget is not None:
             sentences.append(
                 "With the gradient noise of this training, stochastic gradient descent forgets the "
-                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs. After this number "
-                "of epochs, the distance between the factors and the converged factors has fallen "
-                "to 1/e of its current value. The distance is the logarithm of the condition of "
-                "the map from the factors to the converged factors."
+                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs. After that "
+                "many epochs, the distance between the factors and the converged factors has "
+                "fallen to 1/e of its current value. The distance between two pairs of factors is "
+                "the logarithm of the condition of the map between the two."
             )
         return " ".join(sentences)
 
@@ -454,8 +454,9 @@ class Audit(Record):
              "chosen the scale of the dimensions. Before you prefer the cosine or the query "
              "metric, compare the two with fastcos compare."),
             (self.trained_on != "cosine" and not is_free and self.condition_to_balance is None,
-             "Add the embeddings of users or queries (--users). They show whether training has "
-             "converged to the scale that weight decay on users and items chooses."),
+             "Add the embeddings of users or queries (--users). The embeddings of users show "
+             "whether training has converged to the scale that weight decay on users and items "
+             "chooses."),
             (is_free and self.weight_decay_on == "both",
              "Train for more iterations and audit again, or use the balanced form, which the "
              "function canonicalize returns. The balanced form makes the same predictions as the "
@@ -549,7 +550,7 @@ class Audit(Record):
                     "rescaling of condition 5 converts one of the two special cases of D to the "
                     "other.",
                     "A certificate proves that a neighbour survives every rescaling D up to a "
-                    "condition. An attack is a rescaling D that removes a neighbour. If a "
+                    "given condition. An attack is a rescaling D that removes a neighbour. If a "
                     "neighbour has no certificate and no attack removes the neighbour, it is "
                     "unknown whether the neighbour survives. Certificates and attacks were "
                     f"computed for {self.n_sampled} sampled items, and lists of neighbours were "
@@ -581,8 +582,8 @@ class Audit(Record):
             "How much rescaling do the neighbours survive?",
             (
                 "The share of neighbours that no rescaling D removes lies within the shaded band. "
-                "A single D for all items removes at most as many neighbours as the worst D for "
-                "each neighbour. "
+                "Choosing the worst D separately for each neighbour removes at least as many "
+                "neighbours as any single D for all items. "
                 f"The vertical line marks condition {self.condition:g}.",
                 "A rescaling D multiplies the latent dimensions of the users, and divides the same "
                 "dimensions of the items. Dot products of users and items stay the same, but "
@@ -655,10 +656,10 @@ class Audit(Record):
         )
         explanation = (
             "Each row compares one form with the audited embeddings. The column "
-            f'"Jaccard" shows the Jaccard index between the lists of the {self.k} nearest '
-            "neighbours in the form and in the audited embeddings; an index of 1 means equal "
-            f"lists. The index is the mean over {self.n_listed:,} items, and the number after ± is "
-            'one standard error. The column "overlap" shows the rank-biased overlap of the same '
+            f'"Jaccard" shows how similar the lists of the {self.k} nearest neighbours are. A '
+            "Jaccard index of 1 means that both lists contain the same neighbours. The Jaccard "
+            f"index is the mean over {self.n_listed:,} items, and the number after ± is one "
+            'standard error. The column "overlap" shows the rank-biased overlap of the neighbour '
             'lists, which gives more weight to the first ranks. The column "RSA" shows the '
             "correlation between the cosines in the form and the cosines in the audited "
             'embeddings. The column "hubness" shows the skewness of the number of lists in which '
@@ -670,7 +671,7 @@ class Audit(Record):
                 "The same model under other parametrisations",
                 (
                     (
-                        "Other software would return the same model in one of the forms of the "
+                        "Other software would return the same model in one of the forms in the "
                         "table. The dot products of users and items are equal in all forms. If the "
                         "neighbours differ between two forms, the choice of the form is the only "
                         "reason."

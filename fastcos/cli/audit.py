@@ -353,5 +353,5 @@ def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float])
     failed = [name for name, limit in limits.items() if shares[name] < limit]
     for name in failed:
         share = f"the share {name!r} is {shares[name]:.3f}"
-        say(f"--fail-under failed: {share}, but the limit is {limits[name]:g}")
+        say(f"--fail-under failed: {share}, but must be at least {limits[name]:g}")
     return 1 if failed else 0

@@ -135,4 +135,4 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     show_sections(leaderboard.sections())
     if leaderboard.left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
-        say(f"measures that were not evaluated, with the missing data or the time limit: {reasons}")
+        say(f"measures that were not evaluated, each with the missing data or the limit: {reasons}")

@@ -135,9 +135,10 @@ class LabelTest(Record):
             Section(
                 "Are the labels recovered?",
                 (
-                    "The test compares the labels with random permutations of the labels among "
-                    f"the {self.n_items:,} items in {self.n_classes:,} classes. A test shows that "
-                    f"the cosines recover the labels if its p-value is at most {SIGNIFICANT:.2g}. "
+                    f"The test compares the labels of {self.n_items:,} items in "
+                    f"{self.n_classes:,} classes with random permutations of these labels. A test "
+                    "shows that the cosines recover the labels if its p-value is at most "
+                    f"{SIGNIFICANT:.2g}. "
                     "The p-value of a class is corrected for the number of classes. If no test "
                     "shows recovery, the labels may still be recovered, because the test may have "
                     "had too few items.",

@@ -171,7 +171,7 @@ class LabelRecoveryDisplay(Display):
         ax.set_ylabel("scale 1 / D of the items")
         ax.grid(visible=True, axis="y")
         ax.margins(y=0.1)
-        title = f"Worst and best rescaling for the labels (AUC without: {self.recovery.given:.3f})"
+        title = f"Worst and best rescaling for the labels (unscaled AUC: {self.recovery.given:.3f})"
         _legend_above(ax, title, 2, ax.get_legend_handles_labels()[0])
 
 

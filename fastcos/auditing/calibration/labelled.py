@@ -87,12 +87,12 @@ class LabelledCalibration(Record):
             Section(
                 "Labelled pairs",
                 (
-                    "The probability that a pair is relevant depends on the share of relevant "
-                    "pairs. Among all pairs, relevant pairs are usually far rarer than among the "
-                    "labelled pairs. The table therefore shows the probability for several shares: "
-                    f'in the column "if {_PREVALENCES[1]:g} relevant", a share of '
-                    f"{_PREVALENCES[1]:g} of all pairs is assumed to be relevant. The method "
-                    f'"{self.method}" estimated the probability.',
+                    "The probability that a pair is relevant depends on how many of all pairs are "
+                    "relevant. Among all pairs, relevant pairs are usually far rarer than among "
+                    f'the labelled pairs. The column "if {_PREVALENCES[1]:g} relevant" shows the '
+                    "probability under the assumption that a share of "
+                    f"{_PREVALENCES[1]:g} of all pairs is relevant. The method that estimated the "
+                    f"probabilities is {self.method}.",
                 ),
                 [Table(title, header, rows)],
                 figures=[Figure("operating_curve", self, 260, label)],

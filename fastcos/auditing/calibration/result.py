@@ -236,16 +236,16 @@ class Calibration(PairDistribution):
         by_chance = float(self.expected_false(score, n_items=n_items))
         text = (
             f"A random pair has a {self.measure} of {score:g} or more with probability {p:.2g}. "
-            f"Among {n_items:,} items, a query therefore finds {as_number(by_chance)} items with "
-            "such a score by chance."
+            f"Among {n_items:,} items, a query therefore finds {as_number(by_chance)} items with a "
+            f"{self.measure} of {score:g} or more by chance."
         )
         if self.rescaling is None:
             return text
         low, high = self.rate_range(score, self.rescaling.condition)
         text += (
             f" If a linear map stretches directions by factors between 1 and "
-            f"{self.rescaling.condition:g}, the probability of {score:g} or more lies between "
-            f"{low:.2g} and {high:.2g}."
+            f"{self.rescaling.condition:g}, a random pair has a {self.measure} of {score:g} or "
+            f"more with a probability between {low:.2g} and {high:.2g}."
         )
         if not self.rescaling.spans(score):
             return text
@@ -308,7 +308,9 @@ class Calibration(PairDistribution):
 
     def sections(self) -> tuple[Section, ...]:
         """Return the sections of the report: distribution, thresholds, rescalings, explanations."""
-        shares = "; ".join(f"{rate:g} reach {self.threshold(rate):.3f}" for rate in self.rates)
+        shares = "; ".join(
+            f"a share of {rate:g} reaches {self.threshold(rate):.3f}" for rate in self.rates
+        )
         model = "The highest scores are too similar to each other to fit a model of the tail."
         if (tail := self.tail) is not None:
             model = (
@@ -328,14 +330,15 @@ class Calibration(PairDistribution):
             ),
             figures=[
                 Figure("scores", self, 260, f"Histogram of random pairs by score: {shares}"),
-                Figure("tail", self, 300, f"Share of random pairs that reach a score: {shares}"),
+                Figure("tail", self, 300, f"Share of random pairs that reach each score: {shares}"),
             ],
         )
         method = Section(
             "How to read this",
             (
                 "A few random pairs are related. The rate among unrelated pairs is therefore at "
-                "most the stated rate. The two rates are nearly equal if related pairs are rare. "
+                "most the stated rate, and nearly equal to the stated rate if related pairs are "
+                "rare. "
                 "The rates hold only for rows from the same source as the calibrated rows. "
                 "Calibrate again for another model, language or collection.",
                 f"All scores are counted in bins of width {self.width:.2g}. The counts are exact, "
@@ -377,8 +380,8 @@ class Calibration(PairDistribution):
             "Which threshold has which error rate?",
             (
                 "The rate is the share of random pairs that reach the threshold. Random pairs that "
-                "reach the threshold count as false positives. The 99 % interval is a confidence "
-                "interval of the threshold, because the rows are only a sample. The column "
+                "reach the threshold count as false positives. The 99 % interval shows how "
+                "uncertain the threshold is, because the rows are only a sample. The column "
                 f'"found by chance in {n_items:,} items" shows how many items a query finds by '
                 "chance.",
             ),

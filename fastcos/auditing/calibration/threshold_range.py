@@ -70,8 +70,8 @@ class ThresholdRange(Record):
         return (
             f"The threshold for a rate of {self.fpr:g} is {self.given:.3f}. Rescalings D of "
             f"condition {self.condition:g} move the threshold to values between {self.low:.3f} and "
-            f"{self.high:.3f}. All three values were counted on the pairs of {self.n_rows:,} "
-            "items, without a model of the tail."
+            f"{self.high:.3f}. The threshold and its range were counted on the pairs of "
+            f"{self.n_rows:,} items, without a model of the tail."
         )
 
     def sections(self) -> tuple[Section]:
@@ -84,12 +84,13 @@ class ThresholdRange(Record):
                     "divides the same dimensions of the items. Dot products of users and items "
                     "stay the same, but cosines change. Training has chosen D if the model was "
                     "trained on cosines, or if it was trained until convergence with weight decay "
-                    "on users and items. The range then only shows how sensitive the threshold is "
-                    "to D.",
+                    "on users and items. If training has chosen D, the range only shows how "
+                    "sensitive the threshold is to D.",
                     f"A search on the pairs of {self.n_rows:,} items found the lowest and the "
-                    "highest threshold, so the true range is at least as wide. No linear map of "
-                    f"condition {self.condition:g} moves the threshold outside the two numbers "
-                    'that are listed as "bounds on the threshold".',
+                    "highest threshold. The search may have missed a rescaling, so the true range "
+                    "is at least as wide as the range that the search found. No linear map of "
+                    f"condition {self.condition:g} moves the threshold outside the two "
+                    '"bounds on the threshold".',
                 ),
                 facts={
                     f"threshold without a rescaling for a rate of {self.fpr:.2g}": self.given,

@@ -102,8 +102,9 @@ _ITEMS_METHOD = (
     "norms of the columns of the users. "
     "The condition κ of D is its largest entry divided by its smallest.",
     "Neighbours are searched among the items of this page. A certificate proves that a neighbour "
-    "survives every D up to a condition. An attack is a D that removes a neighbour. If a neighbour "
-    "has neither a certificate nor an attack, it is unknown whether some D removes it.",
+    "survives every D up to a given condition. An attack is a D that removes a neighbour. If a "
+    "neighbour has neither a certificate nor an attack, it is unknown whether some D removes the "
+    "neighbour.",
 )
 _WITHOUT_USERS = (
     "The page shows no predictions, no query metric and no P, because all three need the "
