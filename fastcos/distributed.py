@@ -373,7 +373,7 @@ def _memory_per_task(client: Client, working_memory: float | None) -> float:
     if memory > limit:
         raise ValueError(
             f"working_memory must be at most {limit / 2**20:.0f} MiB per task for worker {worker} "
-            f"(half of its memory limit divided by its threads), got {memory / 2**20:.0f}"
+            f"(half of the worker's memory limit divided by its threads), got {memory / 2**20:.0f}"
         )
     return memory
 
@@ -444,8 +444,9 @@ class _ClusterOperator(Operator):
         if limit < task_bytes:
             raise ValueError(
                 f"worker {worker} must have {task_bytes / 2**20:.0f} MiB per task for these "
-                f"products, got {limit / 2**20:.0f} (half of its memory limit divided by its "
-                "threads): give the worker more memory or fewer threads, or write smaller shards"
+                f"products, got {limit / 2**20:.0f}, which is half of the worker's memory limit "
+                "divided by its threads: give the worker more memory or fewer threads, or write "
+                "smaller shards"
             )
         with dask_config.set(_LARGE_GRAPH):
             factor_future = self._client.submit(_identity, factor, pure=False)

@@ -508,7 +508,7 @@ class Audit(Record):
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
             "IsoScore (1 is isotropic)": self.isoscore,
             "variance along the first principal axis": self.first_axis_share,
-            "hubness (skewness of N_k)": self.hubness.skewness,
+            "hubness (skewness of the number of lists per item)": self.hubness.skewness,
             "share of items that are in no neighbour list": self.hubness.antihub_share,
         }
         if self.popularity is not None:
@@ -530,7 +530,7 @@ class Audit(Record):
             *(() if self.label_test is None else self.label_test.sections()),
             *(() if recovery is None else recovery.sections()),
             Section(
-                "Shape",
+                "Shape of the embeddings",
                 ("A rescaling of the audited embeddings changes every statistic of this section.",),
                 facts=self.statistics(),
                 verdict=f"The effective rank is {self.effective_rank:.3g} of at most "

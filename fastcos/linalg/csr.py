@@ -171,8 +171,8 @@ def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
         )
     if indptr[-1] > min(len(indices), len(data)):
         raise ValueError(
-            f"{name}.indptr must end within indices ({len(indices)}) and data ({len(data)}), "
-            f"got {indptr[-1]}"
+            f"{name}.indptr must end within the length of indices ({len(indices)}) and data "
+            f"({len(data)}), got {indptr[-1]}"
         )
     if indices.dtype not in (np.int32, np.int64):
         indices = indices.astype(np.int64)

@@ -41,7 +41,7 @@ def check_testable(sizes: Integers) -> None:
     labels_per_size = np.unique(sizes[sizes > 0], return_counts=True)[1]
     log_distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(labels_per_size + 1).sum()
     if log_distinct < np.log(n_required):
-        rule = f"have at least {n_required} permutations that a test can tell apart"
+        rule = f"have at least {n_required} distinct permutations"
         got = f"{np.exp(log_distinct):.0f} with {n} labelled items: label more items"
         raise ValueError(f"labels must {rule}, got {got}")
 

@@ -151,7 +151,9 @@ class WeightCosine(BaseMeasure):
         weights = np.einsum("ij,ij->i", rows[:, :k], rows[:, k:], dtype=np.float64)
         if weights.min() < 0:
             i = int(weights.argmin())
-            raise ValueError(f"W_ii of the rows must be at least 0, got {weights[i]:g} for row {i}")
+            raise ValueError(
+                f"the weight W_ii of each row must be at least 0, got {weights[i]:g} for row {i}"
+            )
         half = rows[:, side * k : (side + 1) * k].astype(np.float64)
         half *= inverses(np.sqrt(weights))[:, None]
         return half

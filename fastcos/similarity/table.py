@@ -143,8 +143,9 @@ MEASURES = (
         "user_item_dot",
         """<user, item>, the score that a factorisation is trained to predict.
 
-        Unlike the other elementary scores, this score does not change under any reparametrisation
-        (P G'^-1, B G) of the model. Source: arXiv:2403.05440, section 2.
+        Unlike the other elementary scores, this score stays the same if the items are multiplied by
+        an invertible matrix G, and the users by the transposed inverse of G. Source:
+        arXiv:2403.05440, section 2.
         """,
         Invariances(s="rank", r="-", R="y", D="y", G="y", t="rank"),
         "dot",
@@ -170,8 +171,8 @@ MEASURES = (
         "centered_cosine",
         """Cosine after the mean row is subtracted.
 
-        A row that equals the mean becomes a zero row; if there is only one row, it becomes a zero
-        row, too. Source: Mu and Viswanath arXiv:1702.01417.
+        A row that equals the mean becomes a zero row. A single row therefore always becomes a zero
+        row. Source: Mu and Viswanath arXiv:1702.01417.
         """,
         Invariances(s="y", r="-", R="y", D="-", G="-", t="y"),
         centre_and_scale=mean_and_one,
@@ -191,7 +192,7 @@ MEASURES = (
         "zscore_cosine",
         """Cosine after every column is centred and divided by its standard deviation.
 
-        Constant columns are dropped; if there is only one row, it becomes a zero row. Pitfall: the
+        Constant columns are dropped. A single row therefore becomes a zero row. Pitfall: the
         value depends on the basis. Source: theorem 7 of this project.
         """,
         Invariances(s="y", r="-", R="-", D="y", G="-", t="y"),

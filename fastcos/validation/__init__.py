@@ -311,8 +311,8 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
     if array.dtype == np.uint8:
         raise TypeError(
             f"{name} must not be uint8, which may be packed bits, got shape {array.shape}: convert "
-            "numbers by .astype('float32'), and pass packed bits to top_k with measure='hamming' "
-            "or unpack them by np.unpackbits(rows, axis=1)"
+            "numbers by .astype('float32'); pass packed bits to top_k with measure='hamming', or "
+            "unpack the bits by np.unpackbits(rows, axis=1)"
         )
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")

@@ -145,7 +145,7 @@ TABLE = np.array([[1, 2, 3], [4, 5, 6]])
 MASKED = "X must be an array without a mask, got a masked array (use .filled(value))"
 UINT8 = (
     "X must not be uint8, which may be packed bits, got shape (2, 3): convert numbers by "
-    ".astype('float32'), and pass packed bits to top_k with measure='hamming' or unpack them by "
+    ".astype('float32'); pass packed bits to top_k with measure='hamming', or unpack the bits by "
     "np.unpackbits(rows, axis=1)"
 )
 V2 = "X must hold real numbers, got dtype |V2 (bfloat16? give .view(ml_dtypes.bfloat16))"
