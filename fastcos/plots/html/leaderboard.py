@@ -103,7 +103,7 @@ def leaderboard_page(
         ),
         "key": "A dot shows the score of a candidate, and a line shows its 95 % interval"
         + (". The dotted line marks the chance level" if chance is not None else "")
-        + (". Half a dot at the end of the axis marks a score beyond it" if has_cut_dots else "")
+        + (". Half a dot at an end of the axis marks a score beyond the axis" if has_cut_dots else "")
         + ". Coloured candidates cannot be distinguished from the recommended candidate."
         + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
@@ -122,7 +122,7 @@ def leaderboard_page(
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
     texts["method"] = (
         leaderboard.verdict,
-        f"To compute the intervals, the {leaderboard.unit} are drawn again at random, while the "
+        f"To compute the intervals, the evaluated {leaderboard.unit} are resampled at random; the "
         "data and the models stay the same. A candidate cannot be distinguished from the "
         "recommended candidate if the interval of the difference between the two scores contains "
         f"0. Both scores are computed on the same {leaderboard.unit}.",
