@@ -103,7 +103,7 @@ def leaderboard_page(
         ),
         "key": "A dot shows the score of a candidate, and a line shows its 95 % interval"
         + (". The dotted line marks the chance level" if chance is not None else "")
-        + (". Half a dot at an end of the axis marks a score beyond the axis" if has_cut_dots else "")
+        + (". Half a dot at an end of the axis marks a score beyond it" if has_cut_dots else "")
         + ". Coloured candidates cannot be distinguished from the recommended candidate."
         + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
