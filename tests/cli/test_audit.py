@@ -171,7 +171,7 @@ def test_fail_under_unchanged_requires_an_old_version(files):
 def test_audit_explore_writes_a_page_of_named_items(files, audited):
     text = (audited[0] / "page.html").read_text("utf8")
     assert "The page shows all 120 items." in text
-    assert "because they need the embeddings of the users" in text
+    assert "because all three need the embeddings of the users" in text
     (files / "names.txt").write_text("3\n5\n\nabsent\n119\n")
     page = files / "page.html"
     arguments = (files / "items.npy", "--k", 5, "--out", files / "out", "--explore", page)
@@ -179,7 +179,7 @@ def test_audit_explore_writes_a_page_of_named_items(files, audited):
                files / "names.txt") == 0  # fmt: skip
     text = page.read_text("utf8")
     assert "The page shows the 3 selected items of 120." in text
-    assert "because they need the embeddings of the users" not in text
+    assert "because all three need the embeddings of the users" not in text
 
 
 def test_audit_explore_of_a_model_shows_the_most_popular_first(tmp_path):

@@ -186,7 +186,7 @@ def test_compare_writes_and_prints_the_leaderboard(compared):
     # The conclusion says "per class", because its means over labels differ from the means over
     # items.
     assert "per class" in conclusion_of(out)
-    assert "P@10 are means over items" in out
+    assert "P@10 in the table are means over items" in out
     leaderboard = json.loads((folder / "comparison.json").read_text())["leaderboard"]
     assert leaderboard["beats_chance"]
     assert leaderboard["conclusion"] == conclusion_of(out)

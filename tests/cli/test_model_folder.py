@@ -153,7 +153,7 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
 
 def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, tmp_path, capsys):
     assert "The model was trained on dot products" in audited
-    assert "If the predictions are dot products" not in audited
+    assert "Suppose that the predictions are dot products" not in audited
     options = ("--trained-on", "cosine", "--out", tmp_path / "b")
     assert call("audit", folder / "model", "--k", 3, *options) == 0
     out = capsys.readouterr().out
