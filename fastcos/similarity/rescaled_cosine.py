@@ -152,7 +152,7 @@ class WeightCosine(BaseMeasure):
         if weights.min() < 0:
             i = int(weights.argmin())
             raise ValueError(
-                f"the weight W_ii of each row must be at least 0, got {weights[i]:g} for row {i}"
+                f"W_ii must be at least 0 for each row, got {weights[i]:g} for row {i}"
             )
         half = rows[:, side * k : (side + 1) * k].astype(np.float64)
         half *= inverses(np.sqrt(weights))[:, None]

@@ -250,7 +250,10 @@ def changed(**fields):
             changed(indptr=[0, -1, 3]),
             "indptr must not descend, got a smaller value after position 0",
         ),
-        (changed(indptr=[0, 2, 4]), r"end within the length of indices \(3\) and data \(3\), got 4"),
+        (
+            changed(indptr=[0, 2, 4]),
+            r"end within the length of indices \(3\) and data \(3\), got 4",
+        ),
         (changed(indptr=[0, 2, 2**62]), "X.indptr must end within the length"),
         (changed(data=[1.0, 2.0]), r"end within the length of indices \(3\) and data \(2\), got 3"),
         (changed(indices=[0, 1]), r"end within the length of indices \(2\) and data \(3\), got 3"),

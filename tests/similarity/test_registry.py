@@ -91,7 +91,7 @@ REFUSED_ON_FIT = {
         "pairs must contain a pair of two non-zero rows, got a zero row in each pair",
     ),
     ("weight_cosine", "odd"): ({}, (9, 3), "even number of columns"),
-    ("weight_cosine", "negative"): ({}, (9, 4), "W_ii of each row must be at least 0"),
+    ("weight_cosine", "negative"): ({}, (9, 4), "W_ii must be at least 0 for each row"),
 }  # fmt: skip
 
 
