@@ -330,28 +330,23 @@ class Audit(Record):
         if self.trained_on == "dot":
             premise = (
                 "The model was trained on dot products of users and items. The dot products stay "
-                "the same if each dimension of the users is multiplied by a factor, and the same "
-                "dimension of the items is divided by this factor. The dot products also stay the "
-                "same under any other invertible linear map of the items, if the transposed "
-                "inverse of the map is applied to the users."
+                "the same if an invertible linear map, such as a rescaling, is applied to the "
+                "items, and the transposed inverse of the map is applied to the users."
             )
         elif self.trained_on == RANKING:
             premise = (
                 "The model was trained on differences between the dot products of a user and two "
-                "items. The differences stay the same if each dimension of the users is multiplied "
-                "by a factor, and the same dimension of the items is divided by this factor. The "
-                "differences stay the same under any other invertible linear map of the items, if "
-                "the transposed inverse of the map is applied to the users. The differences also "
-                "stay the same if one vector is added to all items."
+                "items. The differences stay the same if an invertible linear map, such as a "
+                "rescaling, is applied to the items, and the transposed inverse of the map is "
+                "applied to the users. The differences also stay the same if one vector is added "
+                "to all items."
             )
         else:
             premise = (
                 "Suppose that the predictions are dot products of items with users or contexts. "
-                "The predictions then stay the same if each dimension of the users or contexts is "
-                "multiplied by a factor, and the same dimension of the items is divided by this "
-                "factor. The predictions also stay the same under any other invertible linear map "
-                "of the items, if the transposed inverse of the map is applied to the users or "
-                "contexts."
+                "The predictions then stay the same if an invertible linear map, such as a "
+                "rescaling, is applied to the items, and the transposed inverse of the map is "
+                "applied to the users or contexts."
             )
         return f"{premise} {self._origin()}".rstrip()
 

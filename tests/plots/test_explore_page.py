@@ -139,7 +139,7 @@ def test_figure_page_without_labels_says_what_its_background_is(small):
     comparison = compare(small[1], n_components=4, measures=["cosine"], grid=False)
     page = figure_page(comparison, small[1])
     assert '"background":"overlap with the neighbours under D = I"' in page
-    assert "all pairs of items, by descending pop" in page
+    assert "all pairs of items, sorted by descending pop" in page
 
 
 def test_address_keeps_a_small_strength_and_its_select(browser, tmp_path):

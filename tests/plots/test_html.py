@@ -154,7 +154,7 @@ def test_page_of_a_minimal_report():
     text = "".join(read(audit_page(audit(rng.standard_normal((30, 1)), k=3))).text)
     assert "nan" not in text.lower()
     wide = audit(rng.standard_normal((60, 70)), k=3)
-    assert "the 6 smallest shares are not drawn" in "".join(read(audit_page(wide)).text)
+    assert "The 6 smallest shares are not drawn" in "".join(read(audit_page(wide)).text)
 
 
 def test_every_text_is_escaped():

@@ -61,7 +61,7 @@ def audit_page(
     >>> from fastcos.plots.html import audit_page
     >>> report = audit(np.random.default_rng(0).standard_normal((60, 4)), k=3)
     >>> page = audit_page(report, name="a < b")
-    >>> report.verdict in page, "a &lt; b" in page, "<script" in page
+    >>> report.headline in page, "a &lt; b" in page, "<script" in page
     (True, True, False)
     """
     sections = [
