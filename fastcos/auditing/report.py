@@ -562,9 +562,9 @@ class Audit(Record):
             for p in self.robustness
         )
         header = (
-            "condition", "all linear maps, at least", "all rescalings, at least",
-            "all rescalings, at most", "worst linear map found", "worst rescaling found",
-            "random rescaling",
+            "condition", "all linear, at least", "all rescalings, at least",
+            "all rescalings, at most", "worst linear found", "worst rescaling found",
+            "random",
         )  # fmt: skip
         rows = [
             (f"{p.condition:g}", Estimate(p.certified_linear),

@@ -345,7 +345,7 @@ def test_print_table_splits_wide_tables(capsys, terminal_of):
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_print_table_cuts_no_cell(capsys, terminal_of, columns):
     terminal_of(columns)
-    header = ("embeddings", "all linear maps, at least", "share", "compares")
+    header = ("embeddings", "all linear, at least", "share", "compares")
     text = "directions of the items, equally weighted: components of a whitened matrix"
     rows = [("items_orthonormal", 0.1234, "0.757 ± 0.011", text)] * 2
     terminal.print_table("a long title " * 8, header, rows)

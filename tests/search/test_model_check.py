@@ -115,7 +115,7 @@ def test_save_and_refresh_respect_the_width_without_names(tmp_path):
     with pytest.raises(OccupiedError, match=r"of 8 columns, got 5: '.*index' was not changed"):
         SimilarityIndex().fit(ROWS[:, :5]).save(path)
     SimilarityIndex().fit(ROWS[:, :5]).save(path, replace=True)
-    with pytest.raises(ValueError, match=r"as this one, of 8 columns, got 5: nothing was loaded"):
+    with pytest.raises(ValueError, match=r"as this index, of 8 columns, got 5: nothing was loaded"):
         reader.refresh()
     assert reader.search(ROWS[7], 1).ids.tolist() == [[7]]
 
