@@ -392,7 +392,7 @@ def test_hostile_name_is_text(browser, hostile, kind):
 
 def test_items_page_of_few_items_without_users(browser, embeddings, tmp_path):
     load(browser, items_page(embeddings[0][:2]), tmp_path)
-    assert "because they need the embeddings of users" in text(browser, "fixed-note")
+    assert "because all three need the embeddings of the users" in text(browser, "fixed-note")
     assert browser.execute_script("return document.getElementById('query-block').hidden")
     check_silent(browser)
 
@@ -432,7 +432,7 @@ def test_wide_items_page_is_small_and_has_the_query_metric(browser, tmp_path):
     items = rng.standard_normal((2000, 768)).astype(np.float32)
     users = (rng.standard_normal((900, 768)) * np.linspace(0.1, 3, 768)).astype(np.float32)
     page = items_page(items, users)
-    assert "the 182 first of 2,000 items" in page
+    assert "the first 182 of 2,000 items" in page
     assert len(page.encode()) < 2_500_000
     load(browser, page, tmp_path)
     order = order_of(page)
