@@ -153,7 +153,7 @@ def test_a_search_is_right_and_says_which_code_runs(publish, tmp_path, form):
         assert "not compiled in the background (this program is frozen)" in line
         assert "NumPy at first" in result["code"]
     else:
-        assert "compiling the search kernels for float32 rows in the background" in line
+        assert "compiling the search kernels in the background" in line
         assert result["code"] == "NumPy, while another process compiles the kernels"
 
 
