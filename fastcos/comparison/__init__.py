@@ -54,7 +54,19 @@ _NAMES_OF = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 
-__all__ = sorted(_MODULE_OF)
+__all__ = [
+    "EQ2",
+    "Candidate",
+    "Comparison",
+    "Example",
+    "Leaderboard",
+    "LeaderboardRow",
+    "RankChoice",
+    "RescalingScores",
+    "choose_rank",
+    "compare",
+    "compare_vectors",
+]
 
 
 def __getattr__(name: str) -> Any:
