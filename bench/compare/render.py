@@ -489,7 +489,7 @@ def losses(documents):
     lines = []
     for label, best in best_by_label(documents).items():
         slower = [
-            f'In the task "{row["title"]}", {lead_of(row)}.'
+            f'{lead_of(row)} in the task "{row["title"]}".'
             for row in sorted(best, key=lambda row: row["ratio"])
             if row["verdict"] == "slower"
         ]
@@ -498,10 +498,12 @@ def losses(documents):
 
 
 def lead_of(comparison):
-    """Return how many times as fast as fastcos a library is, or that the two are about equal."""
-    times = 1 / comparison["ratio"]
-    text = f"{comparison['library']} is {rounded(times)} times as fast as fastcos"
-    return f"{text}, so the two are about equal" if times < 1.05 else text
+    """Return how many times as fast as fastcos a library is."""
+    library, times = comparison["library"], 1 / comparison["ratio"]
+    if times < 1.05:
+        factor = f"{rounded(times)} times as fast"
+        return f"The library {library} is only slightly faster than fastcos ({factor})"
+    return f"The library {library} is {rounded(times)} times as fast as fastcos"
 
 
 def label_of(comparison):

@@ -31,15 +31,16 @@ dimension. A loss that depends only on dot products of users and items does not 
 of a dimension. A rescaling multiplies each dimension of the items by a number, and divides the same
 dimension of the users by this number. Every prediction then stays the same, but the cosines between
 items change. The condition number of a rescaling is its largest factor divided by its smallest. The
-report states which share of the nearest neighbours survives every rescaling up to the condition
-number that you give by --condition. The share is stated as a lower and an upper bound. The report
-also compares the neighbours in ITEMS with the neighbours in other forms of the same model, and
-recommends similarities that no rescaling changes. The command writes audit.json and audit.html, a
-page that needs no network.
+option --condition sets the largest condition number that the audit considers. The report states
+which share of the nearest neighbours survives all rescalings up to this condition number. The share
+is stated as a lower and an upper bound. The report also compares the neighbours in ITEMS with the
+neighbours in other forms of the same model, and recommends similarities that no rescaling changes.
+The command writes audit.json and audit.html, a page that needs no network.
 
-With --against, the command also reports how many neighbours have changed since an old version of
-the embeddings, and how many of these changes a linear change of basis explains. With --fail-under,
-the exit status is 1 if a share is below the limit that you give for this share."""
+With --against, the command also compares ITEMS with an old version of the embeddings. The report
+then states how many neighbours have changed, and how many of them have changed only because of a
+linear change of basis. With --fail-under, the exit status is 1 if a share is below the limit that
+you give for this share."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -61,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings; if ITEMS is a folder written by `fastcos fit`, file of "
-        "interactions"
+        "file of user or query embeddings, or file of interactions if ITEMS is a folder written by "
+        "`fastcos fit`"
     )
     add("--users", metavar="FILE", help=help_)
     help_ = "number of nearest neighbours per item (default 10)"
@@ -73,20 +74,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = (
-        "what the training loss depends on: dot (dot products of users and items), cosine "
-        "(cosines of users and items), ranking (only differences between the dot products of one "
-        "user) or unknown (the default). Choose ranking for BPR, for a softmax over items, and for "
-        "a model that trains a bias per user"
+        "the only quantities on which the training loss depends. 'dot': dot products of users and "
+        "items. 'cosine': cosines of users and items. 'ranking': differences between the dot "
+        "products of one user with several items; choose 'ranking' for BPR, for a softmax over "
+        "items, and for a model with one bias per user. 'unknown' is the default"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = (
-        "embeddings to which the training loss applied weight decay: 'both' (users and items), "
-        "'not both' (only users, only items, or neither), or 'unknown' (the default)"
+        "the embeddings to which the training loss applied weight decay. 'both': users and items. "
+        "'not both': only users, only items, or neither. 'unknown' is the default"
     )
     add("--weight-decay-on", default="unknown", metavar="DECAY", help=help_)
     help_ = "table with item ids and a count for each item, such as its number of users"
     add("--popularity", metavar="FILE", help=help_)
-    help_ = "file of the item embeddings of an old version, with which ITEMS is compared"
+    help_ = "file of the item embeddings of an old version; the command compares ITEMS with them"
     add("--against", metavar="OLD", help=help_)
     add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
@@ -95,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "every rescaling whose condition number is at most --condition. 'jaccard' is "
         "the lowest Jaccard index between the neighbours in ITEMS and the neighbours in another "
         "form of the same model. 'unchanged' is the share of neighbours that are also neighbours "
-        "in OLD. A change of basis between the two versions does not lower 'unchanged'"
+        "in OLD; a linear change of basis between OLD and ITEMS does not lower this share"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -308,12 +309,12 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         is_known = report.trained_on != "unknown"
         loss = options.option_words(args, "trained_on") if is_known else []
         audit_with_users = [*audit, *loss, "--users", "users.npy"]
-        reason = "adds the query metric to the report; no rescaling changes this similarity measure"
+        reason = "adds the query metric to the report; no rescaling changes the query metric"
         return [*commands, (audit_with_users, reason)]
     row = metrics["query_metric"]
     reason = (
-        "writes embeddings whose cosines are the same under every rescaling; the written "
-        f"embeddings keep {row.neighbors_kept:.0%} of the nearest neighbours in the audited "
+        "writes embeddings whose cosines no rescaling changes; of the nearest neighbours in the "
+        f"audited embeddings, {row.neighbors_kept:.0%} are also neighbours in the written "
         "embeddings"
     )
     if row.auc is not None and report.given.auc is not None:

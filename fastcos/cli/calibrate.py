@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "begin the report with the share of random pairs that score at least S"
     add("--score", type=float, metavar="S", help=help_)
     help_ = (
-        "also report how far the threshold moves under rescalings whose largest factor is at most "
-        "C times the smallest"
+        "also report how far rescalings move the threshold. C is the largest condition of these "
+        "rescalings; the condition of a rescaling is its largest factor divided by its smallest"
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = f"number of items, and of queries, to sample (default {SAMPLE:,}; 0 for all)"

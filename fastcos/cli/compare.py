@@ -57,11 +57,11 @@ evaluates how strongly the scores of each measure correlate with the ratings of 
 command writes comparison.json. For the labels, and for each file of --pairs, the command also
 writes a page (.html), a table (.csv) and a figure (.png and .svg).
 
-By --model FILE, you can pass a model that you have trained. FILE contains embeddings of items and
-users, such as a model saved by implicit. With --model, the command evaluates how well the twelve
-measures predict the interactions in --held-out, on which the model was not trained. With --model,
-INTERACTIONS must contain the training data, or other interactions that happened before those in
---held-out.
+To evaluate a model that you have trained, use the option --model FILE. FILE contains embeddings of
+items and users, such as a model saved by implicit. With --model, the command evaluates how well the
+twelve measures predict the interactions in --held-out, on which the model was not trained. With
+--model, INTERACTIONS must contain the training data of the model. Instead of the training data,
+INTERACTIONS may contain other interactions that happened before those in --held-out.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\
@@ -98,8 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_labels(parser)
     add = parser.add_argument
     help_ = (
-        "tables with two item ids and a rating per line, such as WS-353 (only if INTERACTIONS is "
-        "a file of vectors); the measures whose scores agree best with the ratings are ranked first"
+        "tables with two item ids and a rating per line, such as WS-353. The measures are ranked "
+        "by the agreement of their scores with the ratings. --pairs needs vectors as INTERACTIONS"
     )
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
@@ -114,16 +114,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--user-ids", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
     help_ = (
-        "measures to compare with the cosine, or the word all. The default for interactions is "
-        "twelve measures, no two of which rank items in the same way. fastcos.list_measures() in "
-        "Python returns all names; "
+        "measures to compare with the cosine, or the word all. For interactions, the default is a "
+        "list of twelve measures. No two of these measures rank items in the same way. "
+        "fastcos.list_measures() in Python returns all names; "
         f"{options.MEASURE_SYNTAX}"
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "names of preprocessing steps, or the word all (default none). For each name, the command "
-        "fits a model to the preprocessed interactions, and compares it with the model of the "
-        "original interactions. help(fastcos.compare) in Python describes all names"
+        "names of preprocessing steps, or the word all (default none). For each of these steps, "
+        "the command fits another model, to the preprocessed interactions. The command compares "
+        "this model with the model of the original interactions. help(fastcos.compare) in Python "
+        "describes all steps"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
@@ -132,7 +133,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "time (such as 60s or 5m) after which no further candidate is evaluated"
     add("--budget", metavar="TIME", help=help_)
     options.add_model(
-        parser, "the square of the (K/5)-th largest singular value, where K is the rank"
+        parser,
+        "the square of singular value number K/5, in descending order, where K is the rank",
     )
     options.add_output(parser, "comparison")
     help_ = "print the neighbours of N popular items, each with a different label (default 3)"
@@ -257,8 +259,8 @@ def _next_commands(
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = (
-            "compares items by their columns of the interaction matrix, because no trained model "
-            "gave better results on this data"
+            "compares items without a model, by the columns of the interaction matrix, because no "
+            "trained model gave better results on this data"
         )
         return [([*words, "--measure", best.measure], reason)]
     is_eq2 = best.rescaling == EQ2

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-score", type=float, metavar="S", help="lowest score of a pair (the threshold)"
     )
     help_ = (
-        "share of random pairs whose score reaches the threshold; the command computes the "
-        "threshold from this share"
+        "a share of random pairs; the command chooses the threshold so that this share of random "
+        "pairs reaches it"
     )
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "output file for the table of pairs, .csv or .parquet (default duplicates.csv)"
     parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
     help_ = (
-        "text file to write, with one id per line; the file contains the ids of the items that "
-        "remain if you keep only one item of each group of near-duplicates"
+        "text file to write. It lists the items that remain if only one item of each group of "
+        "near-duplicates is kept, with one id per line"
     )
     parser.add_argument("--kept", metavar="FILE", help=help_)
     options.add_json(parser)

@@ -24,9 +24,9 @@ Write item embeddings in a form that does not depend on the parametrisation of t
 consists of float32 .npy files that FAISS, usearch and SimilarityIndex can load without a
 conversion.
   --form query_metric writes items.npy and map.npy. The inner product of two rows
-      of items.npy is the covariance, over all users, of the predicted scores of
-      the two items. To obtain the rows of new items, multiply the embeddings of
-      the new items by the matrix in map.npy.
+      of items.npy is the covariance of the predicted scores of the two items,
+      computed over all users. To obtain the rows of new items, multiply the
+      embeddings of the new items by the matrix in map.npy.
   --form canonical writes items.npy, users.npy and singular_values.npy. The inner
       products of users and items are the predictions of the model, and column
       j of items.npy has the same norm as column j of users.npy.
@@ -46,8 +46,8 @@ input: a folder written by `fastcos fit`, or
 MEANINGS = {
     "query_metric": "the cosine of two rows is the correlation between the predicted scores "
     "of the two items, computed over all users",
-    "canonical": "users @ items.T are the predictions; each matrix has orthogonal columns, and "
-    "each column of users has the same norm as the same column of items",
+    "canonical": "users @ items.T are the predictions, the columns of each matrix are orthogonal, "
+    "and column j of users has the same norm as column j of items",
 }
 
 
@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings; if ITEMS is a folder written by `fastcos fit`, the "
-        "file of interactions"
+        "file of user or query embeddings, or file of interactions if ITEMS is a folder written by "
+        "`fastcos fit`"
     )
     add("--users", metavar="FILE", help=help_)
     help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     folder = options.out_directory(args)
     form = validation.as_choice("--form", args.form, MEANINGS)
     if form == "canonical" and is_model_folder(args.items):
-        rule = "given as a file of interactions if ITEMS is a folder and the form is canonical"
+        rule = "given as a file of interactions if --form is canonical and ITEMS is a folder"
         validation.as_instance("--users", args.users, str, rule)
     # The canonical form preserves the predictions of the model. The biases are part of the
     # predictions, so they are read as additional columns.

@@ -16,11 +16,12 @@ Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save t
   DIR/items.npz contains the ids of the items, in the order of the model.
   DIR/users.npz contains the number of users, and statistics of columns of X.
   DIR/model.json contains parameters, versions, and one residual per singular
-      value: the error of the singular value and its two singular vectors.
+      value. The residual is an upper bound on the relative error of the value.
 The commands neighbors, recommend, audit, calibrate, index and compare read DIR. With --shards, the
 table of interactions can be larger than memory. The command reads the table once, and divides its
-rows among several files with checksums, the shards. The command then reads one shard at a time. To
-write the shards, the command needs 16 bytes of temporary disk space per row of the table."""
+rows among several files. These files are called shards, and have checksums. The command then reads
+one shard at a time. To write the shards, the command needs 16 bytes of temporary disk space per row
+of the table."""
 EPILOG = """\
 examples:
   fastcos fit ratings.csv --rank 128 --out films
@@ -40,13 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "how to combine the values of several rows with the same user and item (default sum)"
     parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
     default = (
-        "for weight_decay, the (K/5)-th largest singular value of the interactions, where K is the "
-        "rank; for dropout, the square of this singular value"
+        "for dropout, the square of singular value number K/5 of the interactions, in descending "
+        "order, where K is the rank; for weight_decay, this singular value itself, or half of it "
+        "if it is the largest singular value"
     )
     group = options.add_model(parser, default, "dropout", "weight_decay")
     help_ = (
-        "largest allowed relative residual, which is the error of a singular value and its two "
-        "singular vectors (default 1e-3)"
+        "largest allowed residual of a singular value (default 1e-3); the residual is an upper "
+        "bound on the relative error of the singular value"
     )
     group.add_argument("--tol", type=float, default=1e-3, metavar="T", help=help_)
     options.add_output(parser, "model")

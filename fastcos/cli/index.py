@@ -95,7 +95,10 @@ def _build(args: argparse.Namespace) -> int:
 
 def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
-    help_ = "file of vectors with ids; a vector whose id is already in the index replaces that item"
+    help_ = (
+        "file of vectors with ids; if an id is already in the index, the new vector replaces the "
+        "old one"
+    )
     parser.add_argument("source", metavar="SOURCE", help=help_)
     options.add_vectors(parser)
     options.add_model_name(parser)
@@ -150,8 +153,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
     help_ = (
-        "table with a query id and an item id per line, such as purchases; the search for a query "
-        "does not return the items that the table lists for that query"
+        "table of results to leave out, such as purchases. Each line contains the id of a query, "
+        "and the id of an item that the search must not return for this query"
     )
     add("--exclude", metavar="FILE", help=help_)
     help_ = "text file with one id per line: the search finds only the items with these ids"

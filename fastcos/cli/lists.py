@@ -161,8 +161,8 @@ def add_names(parser: "argparse._ActionsContainer") -> None:
     help_ = "table with ids and names of the items; the names are added to the output"
     parser.add_argument("--names", metavar="FILE", help=help_)
     help_ = (
-        "column of texts to add to the output; the column is read from the table of --names, or "
-        "from the table of the vectors if --names is not given"
+        "column of texts to add to the output. The column is read from the table of --names; "
+        "without --names, it is read from the table of vectors"
     )
     parser.add_argument("--text", metavar="C", help=help_)
 
@@ -181,8 +181,10 @@ def read_names(
         with options.errors_name_flag("--names", "--text"):
             return io.read_names(args.names, ids, name=args.text)
     if source_vectors is None or suffix_of(Path(source)) not in TABLE_SUFFIXES:
-        rule = "be a column of --names, or of the table of the vectors if --names is not given"
-        raise ValueError(f"--text must {rule}, got {source!r}")
+        raise ValueError(
+            "--text must be a column of the table of --names, got no --names; without --names, "
+            f"{source} must be a table of vectors"
+        )
     if args.ids is None and source_vectors.columns["ids"] is not None:
         return io.read_names(source, ids, name=args.text, item=source_vectors.columns["ids"])
     texts = read_texts(source, args.text)

@@ -27,10 +27,11 @@ file with the arrays ids, indices and scores. With --show, the command prints th
 named items instead of writing a file. If a search with --checkpoint was stopped, repeating the same
 command resumes the search.
 
-For benchmarks of approximate indexes, the command reads items and --queries of any size from
-.fvecs, .fbin, .npy or .hdf5 (data sets train and test). The command writes the row numbers of the
-neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result and --queries, the
-command prints the recall of the neighbours in a file: the share of these neighbours that are
+For benchmarks of approximate indexes, the command reads the items and the queries from .fvecs,
+.fbin, .npy or .hdf5 files of any size. In an .hdf5 file, the data set train contains the items, and
+the data set test contains the queries. The command writes the row numbers of the neighbours to a
+file with the suffix .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result and --queries,
+the command prints the recall of the neighbours in a file: the share of these neighbours that are
 correct. A neighbour counts as correct if its exact score is at least the k-th best score of its
 query. A neighbour that ties with the k-th best one is therefore correct."""
 EPILOG = f"""\
@@ -55,18 +56,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of query vectors (default: the items are also the queries)"
     add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
-    help_ = "calibration.json of `fastcos calibrate`; adds a p-value for each score to the output"
+    help_ = (
+        "file calibration.json of `fastcos calibrate`; with this file, the output contains a "
+        "p-value for each score"
+    )
     add("--calibration", metavar="FILE", help=help_)
     help_ = (
-        "highest p-value that is allowed for a neighbour; the p-value of a score is the share of "
-        "random pairs that score at least as high"
+        "highest p-value of a neighbour; neighbours with a higher p-value are left out. The "
+        "p-value of a score is the share of random pairs that score at least as high"
     )
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
         "rescaling D of the dimensions, if `fastcos fit --objective dropout` wrote the model. NAME "
-        "is one of identity (the default), orthonormal, weights, balanced, data and smoothed. Two "
-        f"numbers A,B choose the rescaling D = S^A Σ^B instead. {options.RESCALING_SYMBOLS}"
+        "is one of identity (the default), orthonormal, weights, balanced, data and smoothed. NAME "
+        "can also be two numbers A,B, which stand for the rescaling D = S^A Σ^B. "
+        f"{options.RESCALING_SYMBOLS}"
     )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)

@@ -134,8 +134,8 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
     )
     parser.add_argument("--id-column", metavar="C", help=help_)
     help_ = (
-        "file with the id of each item, in the order of the vectors, if the file of vectors "
-        "contains no ids (.npy, .npz with an array named ids, or text with one id per line)"
+        "file with the id of each item, in the order of the vectors: .npy, .npz with an array "
+        "named ids, or text with one id per line. Use it if the file of vectors contains no ids"
     )
     parser.add_argument("--ids", metavar="FILE", help=help_)
 
@@ -307,9 +307,9 @@ def report_labels(item_labels: "ItemLabels") -> tuple[list[str | None], dict[str
     say(f"columns used from the label file: {used_columns}")
     say(
         f"read the labels of {n_labelled:,} items in {len(classes)} classes; left out "
-        f"{n_several:,} items with several labels, {n_none:,} items without a label, "
-        f"{n_other:,} items whose label is not in --only, and {n_unknown:,} items of the label "
-        "file that are not in the data"
+        f"{n_several:,} items with several labels, {n_none:,} items without a label, and "
+        f"{n_other:,} items whose label is not in --only; the label file also contains "
+        f"{n_unknown:,} items that are not in the data"
     )
     counts = {"n_several": n_several, "n_none": n_none, "n_other": n_other, "n_unknown": n_unknown}
     return label_names(item_labels), {"classes": classes, "labelled": n_labelled, **counts}
@@ -330,8 +330,8 @@ def add_model(
     """
     group = parser.add_argument_group("model")
     help_ = (
-        "rank k of the model (default: the smallest of 50, the number of users and the number of "
-        "items)"
+        "rank k of the model (default: 50, or the number of users or of items if it is smaller "
+        "than 50)"
     )
     group.add_argument("--rank", type=int, metavar="K", help=help_)
     choices = objectives or ("both", "dropout", "weight_decay")
@@ -342,13 +342,14 @@ def add_model(
     group.add_argument("--objective", choices=choices, default=choices[0], help=help_)
     scale = "strength λ of the regularisation"
     if not objectives:
-        scale += " in Eq. 1, with the unit of a squared singular value of the interactions"
+        scale += " in Eq. 1, on the scale of the squared singular values of the interactions"
     help_ = f"{scale} (default: {default})"
     group.add_argument("--regularization", type=float, metavar="L", help=help_)
     if not objectives:
         help_ = (
-            "strength λ of the regularisation in Eq. 2, with the unit of a singular value of the "
-            "interactions (default: square root of the λ of Eq. 1)"
+            "strength λ of the regularisation in Eq. 2, on the scale of the singular values of the "
+            "interactions (default: square root of the λ of Eq. 1, or half of the largest singular "
+            "value if all embeddings would be zero with this square root)"
         )
         group.add_argument("--weight-decay", type=float, metavar="L", help=help_)
     return group
@@ -357,8 +358,9 @@ def add_model(
 def add_rescalings(group: "argparse._ActionsContainer") -> None:
     """Add --rescaling A,B, which evaluates a rescaling in addition to the named rescalings."""
     help_ = (
-        "also evaluate the rescaling D = S^A Σ^B of the latent dimensions, for the exponents A,B, "
-        f"such as 0.25,-0.5 (write --rescaling=-1,0 if A is negative). {RESCALING_SYMBOLS}"
+        "also evaluate the rescaling D = S^A Σ^B of the latent dimensions. An example of the "
+        "exponents A,B is 0.25,-0.5. If A is negative, write an equals sign, as in "
+        f"--rescaling=-1,0. {RESCALING_SYMBOLS}"
     )
     group.add_argument("--rescaling", action="append", default=[], metavar="A,B", help=help_)
 

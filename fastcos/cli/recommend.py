@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = (
         "folder written by `fastcos fit`, or file with item and user embeddings, or the word "
-        "'none'; with 'none', no model is used, and items are compared by their columns of "
-        "INTERACTIONS"
+        "'none'. With 'none', items are compared without a model, by the columns of the matrix of "
+        "interactions"
     )
     add("model", metavar="MODEL", help=help_)
     options.add_interactions(parser, "file of interactions: the items that each user has seen")
@@ -57,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "rescaling D of the dimensions; fastcos neighbors --help describes its values"
     add("--rescaling", metavar="NAME", help=help_)
     help_ = (
-        "if MODEL is a file of embeddings: file with the id of each item, in the order of the item "
-        "embeddings"
+        "file with the id of each item, in the order of the item embeddings; use it only if MODEL "
+        "is a file of embeddings"
     )
     add("--ids", metavar="FILE", help=help_)
     help_ = (
-        "if MODEL is a file of embeddings: file with the id of each user, in the order of the user "
-        "embeddings"
+        "file with the id of each user, in the order of the user embeddings; use it only if MODEL "
+        "is a file of embeddings"
     )
     add("--user-ids", metavar="FILE", help=help_)
     lists.add_lists(parser, "number of items per user", "USER", "recommendations.csv")
@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     out = lists.as_output(args.out, "recommendations.csv")
     measure = options.as_measure("--measure", args.measure)
     if args.model == "none" and measure == "user_item_dot":
-        rule = "be a measure that compares items, such as cosine, if MODEL is none"
-        raise ValueError(f"--measure must {rule}, got user_item_dot")
+        rule = "be a measure that compares items, such as cosine"
+        raise ValueError(f"with MODEL none, --measure must {rule}, got user_item_dot")
     embeddings, ids, X, user_ids = _read(args, measure)
     names = lists.read_names(args, args.model, ids)
     k = validation.as_count("--k", args.k, high=len(ids))

@@ -20,9 +20,9 @@ clusters of the items. A rescaling D is a diagonal matrix that scales the latent
 rescalings give the same predictions and the same loss, but the cosines recover the clusters well
 under some rescalings and badly under others. The command writes figure1.html, a page on which you
 can change D, and figure1.png, with five panels as in the paper. It also writes figure1.svg,
-figure1.csv, figure1.json and exponents.png. With --only-data, the command writes the simulated
-interactions and stops: interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and
-simulation.json (all parameters and versions)."""
+figure1.csv, figure1.json and exponents.png. With --only-data, the command writes only the simulated
+data, and fits no model. The data are interactions.npz (SciPy CSR), items.csv (item, cluster,
+popularity) and simulation.json (all parameters and versions)."""
 EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper
@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser, half_of_users)
     options.add_rescalings(parser)
     help_ = (
-        "draw one panel of figure1 for each named rescaling D, and one more panel for the worst of "
-        "the rescalings D = S^a Σ^b on a grid of exponents a and b"
+        "draw one panel of figure1 for each named rescaling D, and another panel for the worst "
+        "rescaling on a grid. The grid consists of rescalings D = S^a Σ^b with exponents a and b"
     )
     parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(

@@ -117,8 +117,8 @@ def show_comparison(comparison: "Comparison") -> None:
     show_table(rescalings_table(comparison.named))
     if zero := comparison.named[0].zero_items:
         show_text(
-            f"Every score leaves out {zero} items without interactions, because the embeddings of "
-            "these items are zero and have no cosine."
+            f"{zero} items have no interactions, so their embeddings are zero and have no cosine. "
+            "The scores are computed without these items."
         )
     named_range, grid_range = comparison.auc_range(), comparison.auc_range(grid=True)
     if named_range is not None and grid_range is not None:
@@ -135,4 +135,7 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     show_sections(leaderboard.sections())
     if leaderboard.left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
-        say(f"measures that were not evaluated, each with the missing data or the limit: {reasons}")
+        say(
+            "measures that were not evaluated (in parentheses: what a measure needs, or the limit "
+            f"that it exceeds): {reasons}"
+        )

@@ -49,7 +49,10 @@ _PROCESSOR_SECONDS = 180
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    help_ = "compile for each supported tier of x86-64, instead of for exactly this processor"
+    help_ = (
+        "compile for every tier of x86-64 that this processor supports (default: compile for this "
+        "processor only)"
+    )
     parser.add_argument("--portable", action="store_true", help=help_)
     options.add_json(parser)
 
@@ -66,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
     directory = code_cache.cache_directory()
     if directory is None:
         raise ValueError(
-            "FASTCOS_CACHE_DIR must be an absolute path if there is no home directory, got "
-            f"{os.environ.get('FASTCOS_CACHE_DIR') or 'no value'}"
+            "FASTCOS_CACHE_DIR must be an absolute path, got "
+            f"{os.environ.get('FASTCOS_CACHE_DIR') or 'no value'}: there is no other directory for "
+            "compiled code, such as a home directory"
         )
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()

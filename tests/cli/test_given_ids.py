@@ -150,7 +150,7 @@ def test_wrong_names_are_refused_before_the_work(capsys):
         ("index", "duplicates", "rows.npz", "--min-score", ".5", "--text", "t"): "--text",
         ("index", "duplicates", "rows.npz", "--min-score", ".5", "--names", "names.csv"): "--names",
         ("neighbors", "rows.npz", "--names", "names.csv"): "--names must have one column of ids of",
-        ("index", "search", "shop", "--text", "t"): "--text must be a column of --names",
+        ("index", "search", "shop", "--text", "t"): "--text must be a column of the table of",
         ("calibrate", "rows.npz", "--names", "names.csv"): "--names must have one column of ids",
         ("audit", "rows.npz", "--popularity", "names.csv"): "--popularity must have one column of",
     }
