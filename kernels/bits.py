@@ -62,8 +62,8 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, ro
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
                     # Of two items with equal scores, the one with the lower number ranks first, and
-                    # items are visited by ascending number. An item that only ties with the k-th
-                    # best item so far is therefore not among the best k.
+                    # items are visited by ascending number. An item whose score only equals the
+                    # k-th best score so far is therefore not among the best k.
                     if score <= bounds[at] or item == self_rows[i]:
                         continue
                     best_scores[at, n_candidates[at]], best_rows[at, n_candidates[at]] = (

@@ -41,10 +41,10 @@ from .simd.panel import (
     THRESHOLD,
 )
 
-# A threshold that this task has not proved is rounded up by this share of SLACK. After a task has
-# proved a threshold, ``lowered`` rounds the threshold down by the full SLACK before other tasks can
-# read it. A shared threshold therefore does not exceed the k-th best score, even after a task has
-# rounded it up.
+# SLACK is a bound on relative rounding errors. When a task shares a threshold that it has proved,
+# it first rounds the threshold down by SLACK (``lowered``). When a task reports a threshold that it
+# has not proved itself, it rounds the threshold up, but only by this share of SLACK. A threshold
+# that has been shared and then reported is therefore at most the k-th best score.
 _ROUNDED_UP = np.float32(0.25)
 # If a block ends with at most this many candidates, all of them are scored. Choosing the best
 # candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
@@ -273,7 +273,8 @@ def _score_front(metric_type, i, query, n_front, queries, items, block, candidat
 def make_room(metric_type, i, query, queries, items, block, candidates, scratch):
     """Make room in the full buffer of query i: raise tau, and drop candidates below tau."""
     n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
-    # The loop contains the only call of _score_front, because LLVM would inline each further call.
+    # The loop is written so that the code calls _score_front at only one place. If there were more
+    # places, LLVM would copy the code of _score_front to each of them.
     while True:
         _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch)
         _keep_reaching(n_front, i, items, block, candidates, scratch)
@@ -379,9 +380,9 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # Rows below the initial threshold need not be found, so the initial threshold is a proved
-        # threshold. Rows below the k-th best score are not results, so the k-th best score is
-        # another proved threshold.
+        # Rows below the initial threshold need not be found, so the initial threshold counts as
+        # proved. Rows below the k-th best score are not results, so the k-th best score also counts
+        # as a proved threshold.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)

@@ -41,7 +41,8 @@ LONGEST_WAIT = 120.0
 # file, the date of the file is renewed, at most once a day.
 _SECONDS_UNUSED = 60 * 86400
 _SECONDS_BETWEEN_DATES = 86400
-# The name of a file begins with this character if its code can be called only by other kernels.
+# Some files contain code that only other kernels can call. The names of these files begin with this
+# character.
 INNER = "~"
 
 # The directory that was passed to set_cache_directory; None stands for the default directory.

@@ -146,9 +146,9 @@ stopwatch = Stopwatch()
 # One parallel loop serves all kernels. The parallel loop calls a kernel by its address, passes a
 # pointer to the arguments, and runs the same machine code as the thread pool. Compiling the
 # parallel loop takes 2 s in every process. Compiling a separate loop around each kernel would take
-# 57 s for the five operations of tests/robustness/guard_calls.py. The loop is not cached: Numba
-# names the body of a parallel loop by an address in memory, so two loops on disk could have the
-# same name.
+# 57 s for the five operations of tests/robustness/guard_calls.py. The loop is not cached on disk.
+# Numba names the body of a parallel loop by an address in memory, and loops of two processes may
+# have the same address. Two loops on disk could therefore have the same name.
 
 # The types of the arguments of an entry: lo, hi, and a pointer to the arguments of the kernel.
 _BLOCK = types.int64, types.int64, types.uintp

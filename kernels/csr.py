@@ -41,10 +41,10 @@ def _all_valid(lo, hi, X, views, n_columns):
         return True
     # The loops run over slices, because Numba would otherwise test whether each index is negative.
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
-    # The bits of each value, without the sign bit, are compared as an integer with the bits of
-    # infinity. Compared as integers, the bits of an infinite value or of NaN are at least as large
-    # as the bits of infinity. An explicit zero is also detected as a defect: 1 is subtracted before
-    # the comparison, and 0 - 1 wraps to the largest integer.
+    # The bits of each value, without the sign bit, are read as an integer and compared with the
+    # bits of infinity. A value is infinite or NaN if its integer is at least as large as the
+    # integer of infinity. To detect explicit zeros by the same comparison, 1 is subtracted from
+    # both integers. For an explicit zero, the subtraction wraps around to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):

@@ -90,10 +90,11 @@ from .simd.tile_scores import multiply_run, multiply_run_by_item
 STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
-# A run of panels is compared with one query after the other, while the next panel is prefetched. A
-# run has at least this many words, namely as many as one panel of 128 columns. With runs of one
-# panel, a search with four queries among 1,000,000 items of 128 columns is 1.3 times as fast as
-# with runs of 4 panels.
+# If there are several queries, a run of panels is compared with one query after the other, while
+# the next panel is prefetched. A run contains as many panels as fit into this many words, but at
+# least one panel and at most 32 panels. One panel of 128 columns has this many words. We measured a
+# search with four queries among 1,000,000 items of 128 columns. It is 1.3 times as fast with runs
+# of one panel as with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -226,8 +227,8 @@ def encode_queries(queries, items):
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
     if not has_tile_registers(isa) and items.projection.words == 0:
-        # A panel of items stores word j of 8 items side by side. Therefore, word j of the query is
-        # also stored 8 times in succession.
+        # A panel of items stores word j of 8 items side by side. Word j of the query is multiplied
+        # by all of these 8 words, so it is also stored 8 times side by side.
         all_words, per_query = repeated_words(all_words), words * GROUP
     return QueryCodes(all_words, per_query, corrections, bound_terms, steps)
 
@@ -296,8 +297,8 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
         if rank == 0:
             return n_best
         previous_guess, rank = guess, min(4 * rank, n_panels) if rank < n_panels else 0
-    # Step 5 of the file's docstring: a slot that was not scored in step 4 is scored if its upper
-    # bound reaches the proved threshold.
+    # Step 5 of the file's docstring: step 4 has left out some slots. Those of them whose upper
+    # bounds reach the proved threshold are scored now.
     proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     n_best, _ = score_reaching(
         i, lo, k, proved, guess, True, queries, items, codes, products, largest_products, buffers,

@@ -115,7 +115,8 @@ def _text(value):
         return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         return f"{getattr(value, '__module__', '')}.{value.__name__}"
-    # A constant whose class is defined in this package is a placeholder for a module.
+    # If the class of a constant is defined in this package, the constant stands for a module of
+    # Numba or llvmlite, such as ``types`` in ``jit``.
     if type(value).__module__.startswith(_PACKAGE):
         return type(value).__name__
     text = repr(value)

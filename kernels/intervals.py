@@ -104,8 +104,8 @@ def best_positive(x, y, K, w):
             n += (K - 1.0) * x[j] * y[j]
             p += (K - 1.0) * x[j] * x[j]
             q += (K - 1.0) * y[j] * y[j]
-            # This comparison is n / sqrt(p q) > best / sqrt(best_square), with both sides squared
-            # to avoid the roots.
+            # The condition says that the cosine n / sqrt(p q) is larger than the largest cosine so
+            # far, best / sqrt(best_square). Both sides are squared to avoid the roots.
             if n > 0.0 and n * n * best_square > best * best * p * q:
                 best, best_square, first, last = n, p * q, a, b + 1
     w[:] = 1.0

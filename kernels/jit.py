@@ -17,8 +17,8 @@ from .code_cache import Files, has_compiler, numba_setting
 
 # The fastmath flags of relaxed kernels. With these flags, NaN and infinity keep their meaning.
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
-# The minimum number of seconds between two checks of whether another process has saved compiled
-# code; a check takes 60 us.
+# Another process may save the compiled code of a kernel. This process looks for the code on disk,
+# and waits at least this many seconds before it looks again, because each look takes 60 us.
 _SECONDS_BETWEEN_LOOKS = 1.0
 # True if kernels run as plain Python functions.
 DISABLE_JIT = numba_setting("DISABLE_JIT")

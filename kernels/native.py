@@ -52,7 +52,7 @@ _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
 # While native libraries are built, `recorder` is a function, and every call of compiled code calls
-# recorder(kernel, arrays). The build learns in this way which signatures to compile.
+# recorder(kernel, arrays). From these calls, the build learns which signatures it must compile.
 recorder = None
 
 

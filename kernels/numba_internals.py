@@ -96,8 +96,9 @@ def _has_steps_of_libraries():
     return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
 
 
-# Some internal names exist only in some releases of Numba. Each constant HAS_... is true if the
-# installed release has all internal names that one part of this module needs.
+# Some internal names exist only in some releases of Numba. Each constant HAS_... stands for one
+# part of this module. The constant is true if the installed release has all internal names that
+# this part needs.
 HAS_CACHE = (
     _dumps is not None
     and _have(_runtime, "initialize")

@@ -39,12 +39,12 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import multiply_item
 from .tiles import numbers_below
 
-# If the projected codes of a slot show that the slot cannot reach the threshold, this placeholder
-# replaces the product of the slot.
+# This placeholder replaces the product of a slot that was dropped, because its projected codes show
+# that it cannot reach the threshold.
 _DROPPED = np.int32(-(2**31))
-# Multiplying the full codes of one slot alone takes longer than multiplying them as part of a
-# panel. The ratio of these two times is _COST_OF_SLOT + _COST_OF_QUERY * (number of queries), as
-# measured on Zen 4.
+# The full codes of a slot can be multiplied alone, or together with the other slots of its panel.
+# Multiplied alone, they take _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as long. We
+# measured this on Zen 4.
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 
@@ -96,7 +96,7 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
     codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest_products = np.empty((n, hi - lo), np.int32)
-    # For each query, the threshold below which products of the query may be missing.
+    # This array holds one threshold for each query. Only products below this threshold are missing.
     dropped_below = np.empty(n, np.float32)
     dropped_below[:] = -NEVER
     buffers = empty_buffers(hi - lo, k)

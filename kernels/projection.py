@@ -138,8 +138,9 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
             panel, layout, rows, panels.row_of_slot, axes, eta[0], projected, buffer, coordinates,
             codes, tile, measured,
         )  # fmt: skip
-        # Projected codes have their own quantisation step and residuals. The largest norm and the
-        # extreme offsets of a panel are the same as for full codes.
+        # Projected codes have their own quantisation step and residuals. The other statistics of a
+        # panel, its largest norm and its extreme offsets, are copied from the statistics of the
+        # full codes.
         projected.statistics[panel, MAX_NORM] = panels.statistics[panel, MAX_NORM]
         projected.statistics[panel, MAX_OFFSET] = panels.statistics[panel, MAX_OFFSET]
         projected.statistics[panel, MIN_OFFSET] = panels.statistics[panel, MIN_OFFSET]

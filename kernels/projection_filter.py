@@ -52,18 +52,18 @@ from .simd.panel import (
 )
 from .simd.tile_scores import multiply_item, score_panel
 
-# Computing a tile of 32 items and 32 queries takes _CYCLES_PER_TILE cycles, plus
-# _CYCLES_PER_TILE_WORD cycles for each word of a packed row. For each word, a tile takes 4,096
-# multiply-adds, of which the CPU performs 64 per cycle.
+# A tile compares 32 items with 32 queries. Computing it takes _CYCLES_PER_TILE cycles, plus
+# _CYCLES_PER_TILE_WORD cycles for each word of a packed row. Each word takes 4,096 multiply-adds
+# per tile, and the CPU performs 64 multiply-adds per cycle.
 _CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
-# To score one pair outside a tile and enter it in the list of hits, the CPU needs _CYCLES_PER_PAIR
-# cycles, plus one cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to
-# 110 cycles per pair on Zen 4, in searches for 10 and 100 neighbours among rows of 384 to 1,536
-# columns.
+# Scoring one pair outside a tile, and entering the pair in the list of hits, takes at least
+# _CYCLES_PER_PAIR cycles. In addition, it takes one cycle for every _PAIR_WORDS_PER_CYCLE words of
+# a packed row. We measured 85 to 110 cycles per pair on Zen 4, in searches for 10 and 100
+# neighbours among rows of 384 to 1,536 columns.
 _CYCLES_PER_PAIR, _PAIR_WORDS_PER_CYCLE = 80, 8
 # After this many panels, a query may stop using projected codes. If the query is unlike the items,
-# nearly all items of the PANELS_TRIED panels are scored one by one, at a cost of _CYCLES_PER_PAIR
-# for each item.
+# nearly all items of these panels are scored one by one. Each of these items then takes
+# _CYCLES_PER_PAIR cycles.
 PANELS_TRIED = 8
 
 

@@ -260,8 +260,9 @@ def refine_hits(p, q, n_hits, items, block):
                 remainders.corrections[query],
             )  # fmt: skip
         else:
-            # The codes of 8 items are stored together. The hits are ordered by query and item, so
-            # the products of these items are computed only once for a query.
+            # The codes of 8 items are stored together, and multiplied together. The hits are
+            # ordered by query and item, so all hits of a query among these 8 items follow one
+            # another. The products of the 8 items with the query are therefore computed only once.
             group = item // GROUP
             if last != query * GROUP + group:
                 last = query * GROUP + group

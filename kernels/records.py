@@ -55,8 +55,9 @@ def bytes_of(array):
     try:
         return array.view(_BYTE)
     except ValueError:
-        # An array in C order may have any stride along an axis of length 1. NumPy views an array as
-        # bytes only if the stride along its last axis is the size of a number.
+        # An array in C order may have any stride along an axis of length 1. NumPy can view an array
+        # as bytes only if the stride along the last axis equals the size of one number of the
+        # array.
         n, depth = array.shape
         return array.reshape(-1).view(_BYTE).reshape(n, depth * array.itemsize)
 
@@ -321,8 +322,8 @@ ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "row_of_slot", "packed", "small_offsets", "statistics", "shift",
     "signs", "tile_configuration", "scaling",
 )  # fmt: skip
-# The table of an ItemAddresses continues with two entries for each of these fields of Projection.
-# For each field, the first entry is the address of an array, and the second entry is its number of
+# The table of an ItemAddresses continues with these fields of Projection. Each field takes two
+# entries: the first entry is the address of an array, and the second entry is its number of
 # elements.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
 # Each of these constants is an index into the table of an ItemAddresses. At this index, the table
@@ -339,7 +340,8 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 # bytes per row, the columns, the words per packed row, and the words per projected row.
 _NUMBER_TYPE, _ROW_BYTES, _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 7)
 TABLE_SIZE = _PROJECTED_WORDS + 1
-# Empty arrays that tell ``array_at`` the type of the array at an address.
+# ``array_at`` makes an array from an address. One of these empty arrays tells it which type the
+# array has.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 

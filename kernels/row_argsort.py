@@ -16,7 +16,8 @@ DIGITS = 2**DIGIT_BITS
 # all levels are 0.
 MIN_RANGE = 2.0**-900
 MAX_RANGE = 2.0**900
-# A sort key is the level, followed by the column number in this many lower bits.
+# A sort key is an integer: its lowest COLUMN_BITS bits are the column number, and the bits above
+# are the level.
 COLUMN_BITS = 31
 
 

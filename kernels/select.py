@@ -12,7 +12,7 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 
 # The gaps of Shell's sort. Source of _CIURA: Ciura, Best increments for the average case of
-# Shellsort, FCT 2001. Each gap of _LARGER is 2.25 times the next smaller gap.
+# Shellsort, FCT 2001. Each gap of _LARGER is 2.25 times the gap that follows it in GAPS.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
@@ -34,11 +34,12 @@ def kth_largest(values, count, k):
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
-        # The pivot is the median of three values, so that sorted lists take linear time.
+        # The pivot is the median of three values, so that the algorithm also takes linear time for
+        # a list that is already sorted.
         first, middle, last = values[low], values[(low + high) >> 1], values[high - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
-        # If the pivot is NaN, which only damaged rows produce, all NaN are moved behind the other
+        # Only damaged rows produce NaN. If the pivot is NaN, all NaN are moved behind the other
         # values. If NaN stayed among the other values, the partition below would never end, because
         # every comparison with NaN is false.
         if pivot != pivot:

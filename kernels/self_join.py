@@ -80,9 +80,9 @@ from .tiles import aligned_empty
 # A self-join begins with the stage FIRST and ends with the stage LAST. The stages between these two
 # are the rounds, which are numbered from 0.
 FIRST, LAST = -1, -2
-# A task compares this many panels of queries with every panel of items before it goes on to the
-# next queries, so that the queries stay in the second-level cache. A task also writes the results
-# of this many panels of queries at a time.
+# A task compares this many panels of queries with every panel of items, and only then continues
+# with the next panels of queries. The queries therefore stay in the second-level cache. The results
+# are also written for this many panels of queries at once.
 _PANELS_AT_ONCE = 8
 # The inner product of two rows of codes is below this number, and the number fits in int32.
 _LARGEST_PRODUCT = np.float32(2.1e9)
@@ -270,8 +270,8 @@ def _compare_panels(
                     upper -= bound_terms[CODE_NORM, i] * statistics[MAX_RESIDUAL]
                     upper *= statistics[INVERSE_STEP]
                     upper = min(max(upper, -_LARGEST_PRODUCT), _LARGEST_PRODUCT)
-                    # The conversion to an integer may lower the bound by less than 1, so 1 is
-                    # added.
+                    # The conversion to an integer may lower the bound, but by less than 1. Adding 1
+                    # therefore makes the integer at least as large as the bound.
                     _add_candidate(
                         p * PANEL + i, np.int64(upper) + 1, q * PANEL + j, batch, queries, items,
                         block, candidates, scratch,

@@ -24,8 +24,9 @@ from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 # The number of sums is padded to a multiple of this number. The multiple is GROUP times 16, because
 # a 512-bit register holds 16 float32 numbers.
 STRIP = 256
-# A threshold is multiplied by this factor before it is compared with float32 scores, so that the
-# four rounding errors of such a comparison drop no item.
+# A threshold is multiplied by this factor before it is compared with float32 scores. The factor
+# lowers the threshold by more than the four rounding errors of such a comparison, so that these
+# errors cannot drop an item.
 _ROUNDING_MARGIN = 1.0 - 2.0**-20
 
 
@@ -169,8 +170,8 @@ def _keep_positive(
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
             # Of two items with equal scores, the one with the lower number ranks first, and items
-            # are visited by ascending number. An item that only ties with the k-th best item so far
-            # is therefore not among the best k.
+            # are visited by ascending number. An item whose score only equals the k-th best score
+            # so far is therefore not among the best k.
             if score < minimum or score <= threshold or not _passes_filters(self_row, excluded, j):
                 continue
             scores[count], columns[count] = score, j

@@ -11,8 +11,8 @@ from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
 # Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
-# rows in blocks of this size therefore forms the same blocks when it reads segment after segment as
-# when it reads all items at once. The transformed rows are then the same, bit for bit.
+# rows in blocks of this size therefore always forms the same blocks, whether it reads the items
+# segment by segment or all at once. The transformed rows are then the same, bit for bit.
 SEGMENT_MULTIPLE = 4096
 
 

@@ -35,8 +35,8 @@ def compile_searches() -> None:
     """Compile the kernels for searches with few and many queries, and mark them as compiled."""
     readiness.compile_at_once()
     options = ExecutionOptions(1, 2.0**30)
-    # The mean of the rows is far from 0, so that the code that subtracts a common direction from
-    # all rows is compiled, too.
+    # A search subtracts a common direction from all rows if the mean of the rows is far from 0. The
+    # mean of these rows is far from 0, so that the code for this subtraction is compiled, too.
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
     # The same compiled code searches rows of every number type.
     items = encoded_rows.encode_rows(rows, None, 1, "cosine")

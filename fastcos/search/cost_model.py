@@ -41,22 +41,23 @@ class CostModel:
     max_neighbor_share: float = 1 / 8
     # Packing a row takes as long as computing this many float64 scores of the row.
     scores_per_packed_row: int = 7
-    # Tiles search rows without packing them (the method "unpacked") if the number of queries is
-    # in this range. With fewer than min_queries_unpacked queries, the time to read the rows from
-    # memory dominates, whether they are packed or not. With more than max_queries_unpacked queries,
-    # packing saves more time than it takes.
+    # The method "unpacked" compares rows by tiles without packing them. It is used if the number of
+    # queries is in this range. With fewer than min_queries_unpacked queries, the time to read the
+    # rows from memory dominates, whether they are packed or not. With more than
+    # max_queries_unpacked queries, packing saves more time than it takes.
     min_queries_unpacked: int = 4
     max_queries_unpacked: int = 128
-    # The method "unpacked" is used only for searches with at least this number of multiply-adds. A
-    # smaller search takes less than 10 ms with another method, so compiling the kernel of the
-    # method "unpacked" for a smaller search would not pay off.
+    # The method "unpacked" is used only for searches with at least this number of multiply-adds.
+    # Other methods take less than 10 ms for a smaller search, so compiling the kernel of the method
+    # "unpacked" would not pay off.
     min_work_unpacked: int = 2**28
     # Computing the float64 score of a row takes as long as comparing this many rows with one query
     # by tiles. For rows of 384 float32 columns, a score takes as long as 7 comparisons if the row
     # is in a cache, and as long as 16 comparisons if the row must be read from memory.
     tile_rows_per_score: int = 16
-    # In a search that allows only some of the rows, reading the codes of all rows takes as long as
-    # comparing all rows with this many queries.
+    # A search that allows only some of the rows may still compare all rows by tiles. It must then
+    # read the codes of all rows, which takes as long as comparing these codes with
+    # queries_per_filtered_sweep queries.
     queries_per_filtered_sweep: int = 4
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
@@ -67,22 +68,22 @@ class CostModel:
     # excludes more than max_dropped_ids items, the search uses a mask of allowed items. Making a
     # mask takes time proportional to the number of all items.
     max_dropped_ids: int = 64
-    # Equal rows are grouped only if the number of copies of a row, averaged over all rows, is at
-    # least this number. If the average were lower, most groups would be single rows, and grouping
-    # would take longer than it saves.
+    # Equal rows are grouped only if a row has, on average, at least this many copies, including the
+    # row itself. If the average were lower, most groups would be single rows, and grouping would
+    # take longer than it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items; each query searches one group -------------------------------------------
 
     # A group is searched as a segment of its own if its rows have at least this many entries in
-    # total. All threads can share the rows of a segment, and wide rows can be projected, but the
-    # overhead is about 0.3 ms per group.
+    # total. As a segment, a group can be divided among all threads, and its rows can be projected
+    # if they are wide. The overhead of searching a group as a segment is about 0.3 ms.
     min_entries_of_segment: int = 2**23
-    # A group with fewer entries than min_entries_of_segment is searched by tiles only if comparing
-    # its queries with its items takes at least this many multiply-adds. One thread then searches
-    # the whole group. Searching a group by tiles has an overhead of about 0.1 ms. For a group with
-    # this many multiply-adds, a search by tiles takes half as long as computing the float64 score
-    # of every pair.
+    # A group with fewer entries than min_entries_of_segment may be searched by tiles; one thread
+    # then searches the whole group. The group must be large enough: comparing all of its queries
+    # with all of its items must take at least min_work_of_panels multiply-adds. Searching a group
+    # by tiles has an overhead of about 0.1 ms. At min_work_of_panels multiply-adds, a search by
+    # tiles takes half as long as computing the float64 score of every pair.
     min_work_of_panels: int = 2**20
     # A group is searched by tiles only if it has at least this many items, because a tile compares
     # 32 items at once.
@@ -121,14 +122,15 @@ class CostModel:
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, as a multiple of the time for comparing one panel of
-    # queries. The measured overhead of a block is 0.1 times the time for a panel; the value 0.5
-    # makes the planner prefer larger blocks when two plans take about the same time.
+    # queries. We measured an overhead of 0.1 times the time for a panel. block_overhead_panels is
+    # larger than this, so that the planner prefers larger blocks when two plans take about the same
+    # time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides the queries among the threads. With more than
     # max_threads_without_ranges threads, the search may also divide the rows into ranges. The rows
     # are divided only if the estimated time with ranges is less than max_share_of_time_in_ranges
-    # times the time without ranges. The limit is below 1 to allow for the candidates that each
-    # range collects separately.
+    # times the time without ranges. The limit is below 1, because each range collects candidates of
+    # its own, which takes additional time.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The tasks share thresholds in at most this many passes over the rows. A further pass, without
@@ -137,9 +139,9 @@ class CostModel:
     # The kernel ``self_join`` multiplies each pair of rows once instead of twice
     # (``plan._plan_self_join``). The kernel saves no time if there are fewer than
     # min_columns_of_join columns, because the multiplications then take only a small part of the
-    # time of a search. To estimate thresholds, the kernel samples every s-th panel. If s is less
-    # than min_sample_stride_of_join, the kernel is not used, because sampling so many panels would
-    # take more time than the kernel saves.
+    # time of a search. To estimate thresholds, the kernel samples every s-th panel. The smaller s
+    # is, the more panels are sampled. If s is less than min_sample_stride_of_join, sampling would
+    # take more time than the kernel saves, so the kernel is not used.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
     # For a large k, scoring the candidates in float64 takes most of the time. A self-join is
@@ -151,11 +153,11 @@ class CostModel:
     # threads for every round takes time.
     panels_of_joined_block: int = 64
     min_panels_of_joined_block: int = 16
-    # During a self-join, the buffer of a row has space for at least this many candidates per
-    # neighbour.
+    # During a self-join, the buffer of a row has space for at least k times this number of
+    # candidates.
     candidates_per_joined_neighbor: int = 8
-    # If a search scores every pair, and the rows have fewer than 64 columns, one task scores this
-    # many pairs. A task of this size takes about 2 ms.
+    # A search that scores every pair is divided into tasks. If the rows have fewer than 64 columns,
+    # each task scores pairs_per_task pairs, which takes about 2 ms.
     pairs_per_task: int = 100_000
     # If a search that scores every pair has few queries, the rows are divided into at most this
     # many tasks.
@@ -180,18 +182,19 @@ class CostModel:
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
     # threshold is the score that has a certain rank among these best scores. Let N be the number of
-    # rows in the sample that are among the k best of all rows. The rank of the first threshold is
-    # the expected value of N plus threshold_deviations standard deviations of N. A first threshold
-    # of this rank is too high for only one query in a hundred. If the first threshold of a query is
-    # too high, the next step depends on the search. A search that compares blocks of queries
-    # repeats the whole search of this query. If a search compares queries one by one, the kernel
-    # corrects the first threshold itself, so the search is not repeated (``task_grid.guess_rank``).
+    # rows in the sample that are among the k best of all rows. The rank is computed from a number
+    # that N rarely exceeds: the expected value of N plus threshold_deviations standard deviations
+    # of N. The first threshold is therefore too high for only one query in a hundred. What happens
+    # to such a query depends on the search. If the search compares queries in blocks, it searches
+    # all rows again for this query. If the search compares queries one by one, the kernel corrects
+    # the first threshold itself, so the search is not repeated (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # Of every max_sample_stride consecutive panels, at least one is in the sample.
     max_sample_stride: int = 16
-    # The sample contains at least this many panels, or all panels if there are fewer, so that the
-    # estimate of the first threshold is reliable. For very few queries, half as many panels are
-    # sampled, because a search of very few queries scores the sampled panels twice.
+    # The sample contains at least this many panels, so that the estimate of the first threshold is
+    # reliable. If there are fewer panels, the sample contains all of them. For very few queries,
+    # half as many panels are sampled, because a search of very few queries scores the sampled
+    # panels twice.
     min_sampled_panels: int = 32
     # Because the codes have rounding errors, a margin is added to the rank of the first threshold.
     # The margin is rank_margin_of_sample if the sample contains only some of the panels, and
@@ -202,8 +205,8 @@ class CostModel:
     # --- The projection: short codes along the leading principal axes ----------------------------
 
     # A projection stores for each row a second, shorter code: the coordinates of the row along a
-    # few principal axes of the rows. The short codes rule out most rows, so that full codes are
-    # compared with the query only for the remaining rows.
+    # few principal axes of the rows. A search first compares the query with the short codes, which
+    # rule out most rows. It then compares the query with the full codes of the remaining rows only.
 
     # The number of axes onto which rows are projected. None means that a sample of the rows
     # determines this number, and 0 means that the rows are not projected. Only tests set a positive
@@ -219,12 +222,12 @@ class CostModel:
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
     # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier, because
     # min_work_to_project is multiplied by a factor. The factor is share_of_work_to_project_avx2 if
-    # k is at most usual_k[0]. For a larger k, the factor is share_of_work_to_project_avx2 * k /
-    # usual_k[0], but at most 1.
+    # k is at most usual_k[0]. For a larger k, the factor is k / usual_k[0] times as large, but it
+    # never exceeds 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # projection_widths contains the numbers of axes whose costs are compared. max_projected_share
-    # is the largest allowed ratio of the number of axes to the number of columns. A projection onto
-    # more axes than this ratio allows saves too little time.
+    # is the largest allowed ratio of the number of axes to the number of columns. If the ratio is
+    # larger than max_projected_share, a projection saves too little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
     # To choose the number of axes, scores are computed in a sample of projection_sample_rows rows,
@@ -239,33 +242,35 @@ class CostModel:
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While a search for k neighbours reads the rows, the threshold of a query rises to its k-th
-    # best score. At each moment, the threshold has a rank among all scores of its query. Each pair
-    # in threshold_ranks contains k and the average of this rank over the whole search. For each
-    # number of axes, the costs are averaged over the values of k in usual_k; the number of axes
-    # with the lowest average is chosen.
+    # best score. The rank of the threshold is its position among all scores of the query, counted
+    # from the highest score; it falls to k as the threshold rises. Each pair in threshold_ranks
+    # contains k and the rank of the threshold, averaged over the whole search. For each number of
+    # axes, the costs are averaged over the values of k in usual_k; the number of axes with the
+    # lowest average is chosen.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
     # query.
     code_error: float = 0.013
-    # The unit of the next three costs is the time that a tile needs to multiply one column. A tile
-    # has the fixed cost tile_overhead_columns. Comparing a single (query, row) pair without a tile
-    # has the fixed cost pair_overhead_columns, and the cost pair_cost_per_column for each column.
+    # The next three costs are multiples of the time that a tile needs to multiply one column. A
+    # tile has the fixed cost tile_overhead_columns. Comparing a single (query, row) pair without a
+    # tile has the fixed cost pair_overhead_columns, and the cost pair_cost_per_column for each
+    # column.
     tile_overhead_columns: float = 22
     pair_overhead_columns: float = 2200.0
     pair_cost_per_column: float = 2.0
     # A projection is added only if it is estimated to make the tiles at least this many times as
     # fast. The first number is for searches with few queries, and the second number is for searches
-    # with many queries. A small gain would not pay, because a projection does not reduce the time
-    # for float64 scores, and because every query must be projected.
+    # with many queries. A small gain would not pay: every query must first be projected, and the
+    # time for float64 scores stays the same.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
 
     # A batch of queries in memory has at least this many queries, so that every thread has work.
     min_batch_queries: int = 1024
-    # The share of the working memory that the queries of a batch, their encoded rows and their
-    # results may take.
+    # The queries of a batch, their encoded rows and their results may together take this share of
+    # the working memory.
     batch_share: float = 0.25
     # The bytes that a query takes in addition to its columns and its k results.
     batch_bytes_per_query: int = 128
@@ -280,31 +285,33 @@ class CostModel:
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
     # bias, and its state in the search.
     read_bytes_per_row: int = 160
-    # The bytes that the code of an entry takes while the code is computed and packed.
+    # The bytes that are reserved for the int8 code of each entry while rows are encoded and packed.
     read_bytes_per_code: int = 2
     # The bytes that an entry of a row takes while the measure transforms the row in float64.
     read_bytes_per_encoded_entry: int = 16
-    # The bytes that a neighbour of a query takes in the three rankings that exist at the same time.
+    # The bytes that a neighbour of a query takes. Three rankings of the neighbours are in memory at
+    # the same time, and each ranking stores 16 bytes per neighbour.
     read_bytes_per_neighbor: int = 48
     # Results are written to ``out`` for many queries at once. The number of queries is at least
     # min_written_queries_on_disk if the items are on disk, and at least min_written_queries if the
     # items are in memory.
     min_written_queries_on_disk: int = 1 << 17
     min_written_queries: int = 1024
-    # The memory for blocks of low-precision rows is at least low_precision_memory bytes, and at
-    # least low_precision_bytes_per_column bytes per column.
+    # Blocks of low-precision rows have a memory limit of their own
+    # (``batches.low_precision_memory``). This limit is never below low_precision_memory bytes. It
+    # is also never below low_precision_bytes_per_column times the number of columns.
     low_precision_memory: float = float(1 << 25)
     low_precision_bytes_per_column: float = 5120.0
     # The number of queries that a search in NumPy compares at once. More queries in one matrix
     # product would not reduce the time per query.
     numpy_batch_queries: int = 1024
-    # The bytes that a candidate takes in a search in NumPy, including the copies that are made of
-    # it while the best candidates are selected.
+    # The bytes that a candidate takes in a search in NumPy. The number includes the temporary
+    # copies of the candidate that exist while the best candidates are selected.
     numpy_bytes_per_candidate: int = 96
 
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
 
-    # For each query, the measure first scores k candidates and this many additional candidates.
+    # For each query, the measure first scores k + extra_candidates candidates.
     extra_candidates: int = 14
     # If the first candidates of a query do not suffice, all items with a sufficiently high bound
     # are collected in a list. This is the initial capacity of the list.
@@ -350,9 +357,9 @@ class CostModel:
     # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
-    # In a search that scores every pair, scoring a pair also takes a fixed time plus a time per
-    # column. The fixed time seconds_per_score is shorter than seconds_per_candidate, because a
-    # search that scores every pair reads the rows in the order in which they are stored.
+    # If a search scores every pair instead of a few candidates, scoring a pair takes the fixed time
+    # seconds_per_score plus a time per column. The fixed time is shorter than the fixed time of a
+    # candidate, because such a search reads the rows in the order in which they are stored.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.
@@ -369,7 +376,8 @@ class CostModel:
     # index, and the second number is for all other searches.
     seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
-    # The seconds for fitting a measure to any number of items.
+    # The fixed part of the seconds for fitting a measure, which does not depend on the number of
+    # items.
     seconds_per_fit: float = 2.0e-4
     # The seconds for waking the threads of the pool and merging their results.
     seconds_per_handover: float = 5.0e-5

@@ -19,7 +19,8 @@ from fastcos.search.rankings import Ranking, unfilled
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
-# The number of rows that are compared at once, so few that they stay in the cache of the CPU.
+# The number of rows that are hashed or compared at once. The number is small enough that these rows
+# stay in the cache of the CPU.
 _CHUNK = 4096
 # The number of queries in one block of ``expand``.
 _EXPANDED_ROWS = 1024

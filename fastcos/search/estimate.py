@@ -146,12 +146,12 @@ def _of_tiles(
     # The share of all pairs of panels that the search multiplies.
     share = 1.0
     if plan.kernel == "self_join":
-        # A self-join multiplies each pair of blocks once. To estimate the thresholds, a self-join
-        # also multiplies all rows by the panels of the sample.
+        # A self-join multiplies each pair of blocks once. Before that, it estimates the thresholds:
+        # it samples some panels, and multiplies all rows by these panels.
         share = 0.5 + 1 / plan.sample.stride
         bytes_read *= share
-    # A panel of queries that is only partly filled takes as long as a full panel of 32 queries,
-    # unless the kernel compares very few queries one by one.
+    # Most kernels compare whole panels of 32 queries, so a panel that is only partly filled takes
+    # as long as a full panel. The kernels for very few queries compare them one by one.
     is_one_by_one = plan.kernel in ("few_queries", "projected_queries")
     lanes = n if is_one_by_one else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1

@@ -235,8 +235,8 @@ def explain_source(
             n_queries, items.n_live, n_columns, k, options.n_threads, (), n_queries, 1, 0,
             Estimate(), 0.0, options.working_memory, "",
         )  # fmt: skip
-    # The plan depends only on the number of queries and on their number of columns, so zeros stand
-    # for the queries.
+    # The plan of a search does not depend on the values of the queries. It depends only on their
+    # number and their number of columns, so the search is planned for an array of zeros.
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
     request = SearchRequest(queries, k, allowed_positions, None, None)
     batch = min(n_queries, items.batch_size(request, options))
@@ -311,8 +311,8 @@ def explain_groups(
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
     # Groups that are not small are searched in one of two ways. Each tuple describes one of these
-    # ways. It contains a mask of the groups that are searched in this way, the number of threads
-    # per group, and the number of groups that are searched at once.
+    # ways by three values: a mask of its groups, the number of threads that search one group, and
+    # the number of groups that are searched at the same time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),

@@ -25,8 +25,8 @@ from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
 
-# _min_raw_scores lowers a raw score in at most this many steps. Each step is twice as long as the
-# previous step.
+# The largest number of steps by which _min_raw_scores lowers a raw score. Each step is twice as
+# long as the previous step.
 _DOUBLINGS = 40
 # The number of halvings in the bisection after the last step. The halvings reduce the error to less
 # than 2 % of the length of the last step.

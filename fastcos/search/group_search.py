@@ -78,8 +78,8 @@ class GroupSearch:
             ).is_tiled
             for order in self._orders
         ]  # fmt: skip
-        # A query whose group has no items has the code -1, which selects the last entry of
-        # _n_items and of _is_segment.
+        # A query whose group has no items has the group code -1. NumPy reads the index -1 as the
+        # last entry, so the last entries of _n_items and _is_segment are 0 and False.
         self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:

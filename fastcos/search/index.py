@@ -55,8 +55,9 @@ if TYPE_CHECKING:
 
 
 # A search accepts any k up to this number, and pads the results if the index holds fewer items. A
-# search accepts a larger k only if the index has at least k positions. If the index has fewer
-# positions, so large a k is probably a mistake, and the padding would fill the memory.
+# search accepts a larger k only if the index has at least k positions. A k that is larger than this
+# number and also larger than the number of positions is probably a mistake, and the padding would
+# fill the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
@@ -170,8 +171,9 @@ class SimilarityIndex:
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
         # ``_unfinished_save`` is a tuple while a save is running, or after a save was interrupted;
-        # otherwise, it is None. The tuple consists of the content of the directory after the save,
-        # and of the header fields that show whether the save was completed.
+        # otherwise, it is None. The first element of the tuple describes the content of the
+        # directory after the save. The second element contains the fields of the new header, which
+        # show whether the save was completed.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -392,8 +394,8 @@ class SimilarityIndex:
         # ``is_plain`` says whether the arguments other than ``allowed`` and the ids meet the first
         # condition. A prepared search is tried before the arguments are checked, because checking
         # them takes longer than the search itself. If the caller has passed allowed_ids or
-        # exclude_ids, the ids must first be converted to positions, so the prepared search is tried
-        # further below.
+        # exclude_ids, the ids must first be converted to positions. In this case, the prepared
+        # search is tried after the conversion, further below.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None

@@ -42,9 +42,9 @@ _RENAMED_FIELDS = {"order": "row_of_slot"}
 # In a directory, the array NAME of a projection is called prefix_NAME, unless this dictionary maps
 # NAME to another name.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
-# When this many parts have sizes in the same range, they are merged into one part. Parts with fewer
-# than _SMALL_PART live rows are merged as soon as there are two of them. The upper end of a range
-# of sizes is this many times its lower end.
+# Parts whose sizes lie in the same range are merged into one part as soon as there are
+# _MERGE_FACTOR of them. Parts with fewer than _SMALL_PART live rows are merged as soon as there are
+# two of them. The upper end of a range of sizes is _MERGE_FACTOR times its lower end.
 _MERGE_FACTOR = 4
 # A part is rewritten without its removed rows if the share of live rows in the part is below this
 # number.

@@ -245,8 +245,8 @@ def read_state(
         key = fields["key"]
         part = old_parts.get(key)
         n_saved = saved_fields.get(key, {}).get("removed")
-        # Items are only ever removed from a part, never restored. Two states of a part with the
-        # same number of removed items therefore have the same removed items.
+        # Items are only ever removed from a part, never restored. If the number of removed items of
+        # a part is the same at two times, the removed items themselves are therefore also the same.
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment

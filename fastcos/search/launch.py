@@ -20,9 +20,9 @@ from fastcos.search.task_grid import TaskGrid
 from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
-# Some calls to ``tile_top_k.search_grid`` perform a whole search. The caller of a whole search
-# passes the following empty arrays, because the kernel itself computes the norms, the scaling, the
-# indices, the thresholds and the unproved thresholds of the queries.
+# Some calls to ``tile_top_k.search_grid`` perform a whole search. The kernel then computes five
+# things itself: the norms, the scaling, the indices, the thresholds and the unproved thresholds of
+# the queries. In their place, the caller passes the following empty arrays.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)

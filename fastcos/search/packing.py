@@ -51,9 +51,9 @@ _MIN_ITEMS = 256
 # Two directions count as close if their cosine is at least this number. The difference between 1
 # and _CLOSE_COSINE is about as large as the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
-# For each compared direction, the other compared directions that are close to it are counted. If
-# the largest of these groups contains at least this share of the compared directions, the shift is
-# computed from this group.
+# Around each compared direction, the compared directions that are close to it form a group. If the
+# largest group contains at least this share of all compared directions, the shift is computed from
+# this group.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
 # shift. Subtracting a mean of length 0.2 shortens unit rows by 2 %. The mean of 2,048 random
@@ -304,10 +304,11 @@ def packed_items(
         scaling=validation.read_only(scaling),
         projection=projection,
     )
-    # ``rounding`` bounds the float64 rounding errors of the score, of two coefficients, and of the
-    # rows without their components along the shift. Each of these quantities is a sum of `depth`
-    # terms whose magnitudes add up to at most 2. ``rounding`` also bounds the difference between
-    # the squared norm of the shift and 1.
+    # ``rounding`` is a bound on float64 rounding errors. It covers the errors of three things: the
+    # score, two coefficients, and what remains of the rows after their components along the shift
+    # have been removed. Each of these quantities is a sum of `depth` terms whose magnitudes add up
+    # to at most 2. ``rounding`` also covers the rounding error of the squared norm of the shift,
+    # which should be 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
     rows = kernel_items.rows
@@ -419,11 +420,11 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
-# rows is not always the best shift. If the caller has already subtracted another mean, such as the
-# mean of the users, many rows may be short. All short rows then point in nearly the same direction,
-# opposite to the subtracted mean, and the cosines of two such rows differ by less than the error of
-# the filter. If the mean were subtracted from many short rows, nearly all pairs would be scored in
-# float64, and a search would take 60 times as long as a search of the original rows
+# rows is not always the best shift. The caller may already have subtracted another mean, such as
+# the mean of the users. Rows that were much shorter than that mean then point in nearly the same
+# direction, opposite to it. The cosines of such rows differ from each other by less than the error
+# of the filter. Without a shift in this direction, nearly all pairs would be scored in float64, and
+# a search would take 60 times as long as a search of the rows before the subtraction
 # (bench.lab.measure_costs). A direction to which many rows are close is therefore preferred to the
 # mean.
 
@@ -437,9 +438,9 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     if n < _MIN_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # The places of the sampled items, as fractions of the number of items, are the multiples of the
-    # golden ratio modulo 1. Even if similar items recur at regular distances, a sample at these
-    # places does not consist mainly of similar items.
+    # Sampled item i lies at the fraction (i * golden ratio) mod 1 of the list of items. These
+    # places are spread evenly, but not at regular distances. If similar items recur at regular
+    # distances, the sample therefore does not consist mainly of similar items.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     sampled_items = numbers[(places * n).astype(np.int64)]
     sample, weights = rows[sampled_items], factors[sampled_items]

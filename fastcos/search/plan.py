@@ -619,10 +619,10 @@ def _plan_packed(
     # packed rows are needed.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
-    # rows of every segment, even if the segment is small. A small segment could be searched faster
-    # by scoring every pair, but only a search that scans packed rows can be prepared, and preparing
-    # it saves more time. A search with a mask is an exception, because a mask may allow fewer than
-    # k rows.
+    # rows of every segment, even if the segment is small. Scoring every pair of a small segment
+    # would be faster than scanning its packed rows. However, only a search that scans packed rows
+    # can be prepared, and this saves more time than scoring every pair would save. A search with a
+    # mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
     # allowed rows. Each query therefore finds k rows, as ``prepared`` requires. ``is_scanned``
@@ -657,9 +657,9 @@ def _plan_packed(
             "the working memory",
         )
     # With AMX, searching for a block of queries is not faster with a projection than without one.
-    # The reason is that multiplying a tile takes less time than the other steps of a search. With a
-    # projection, searches with many queries ran at 0.84 to 1.03 times the speed of searches without
-    # one (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
+    # The reason is that multiplying a tile takes less time than the other steps of a search. We
+    # measured searches with many queries among 20,000 to 60,000 rows of 384 to 1,536 columns on
+    # Sapphire Rapids. With a projection, they were 0.84 to 1.03 times as fast as without one.
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     use_projection = has_projection and k <= segment.projection_max_k[1] and not has_registers
     if not use_projection:
@@ -843,7 +843,8 @@ def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
     """Return the number of multiply-adds after which a search for k rows adds a projection."""
     share = 1.0
     if layout.isa == "avx2":
-        # A projection does not reduce the number of float64 scores, which grows with k.
+        # With a larger k, a search computes more float64 scores. A projection does not reduce the
+        # number of these scores, so it saves a smaller part of the time.
         share = min(1.0, costs.share_of_work_to_project_avx2 * max(1.0, k / costs.usual_k[0]))
     return share * costs.min_work_to_project
 

@@ -76,7 +76,7 @@ class PreparedSearches:
         )
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
         # The launches of each search. The key contains the number of queries and the number of
-        # neighbours, and also the options if the plans depend on them.
+        # neighbours. If the plans depend on the options, the key also contains the options.
         self._launches: dict[tuple[Any, ...], _Launches] = {}
         # Most measures that compute cosines return them as scores without conversion. Cosines
         # cannot exceed the range of float32, so scores that are cosines need no check for overflow.
@@ -117,8 +117,8 @@ class PreparedSearches:
             if ranking is None:  # the norm of a query is NaN, tiny or huge
                 return None
             rankings.append(ranking)
-        # No result is padding (-1), because the parts together contain at least k rows that are
-        # allowed in the results (SearchPlan.launch_is_whole_search).
+        # The positions contain no padding (-1). The reason is that the parts together contain at
+        # least k rows that are allowed in the results (SearchPlan.launch_is_whole_search).
         if self._ids_of_rows is not None:
             positions, raw_scores = rankings[0]
             ids = self._ids_of_rows[positions]
@@ -184,8 +184,8 @@ class PreparedSearches:
         launches = self._plan(n, k, options, None)
         if len(self._launches) >= _MAX_STORED:
             self._launches.clear()
-        # Whether a search can be prepared does not depend on the options, so _NOT_PREPARABLE is
-        # stored for all options.
+        # If a search cannot be prepared with some options, it cannot be prepared with any options.
+        # _NOT_PREPARABLE is therefore stored under a key without options.
         fits_all_options = all(launch.fits_all_options for launch in launches)
         self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
@@ -202,8 +202,8 @@ class PreparedSearches:
             segment = part.segment
             allowed_rows = segment.live if mask is None else segment.allow_mask(mask)
             # The packed rows are read before the plan is made. If a projection is added after this
-            # line, the launch refers to the old packed rows, and ``search`` recognises that the
-            # launch is outdated.
+            # line, the segment gets new packed rows, but the launch still refers to the old ones.
+            # By this difference, ``search`` recognises that the launch is outdated.
             packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), allowed_rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)

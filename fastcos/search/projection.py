@@ -63,8 +63,8 @@ class Axes(NamedTuple):
 
 
 # At most this many threads compute projections at the same time, because each thread keeps the rows
-# of an index in memory. While this many threads are running, a thread that needs another projection
-# computes it itself.
+# of an index in memory. While this many threads are running, no further thread is started. A caller
+# that needs another projection then computes the projection in its own thread.
 _MAX_THREADS = 4
 
 
@@ -312,9 +312,9 @@ def rotated(axes: Floats32) -> Floats32:
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes with which searches are fastest, or None if no projection saves time."""
     arrays, n = packed.arrays, len(packed.arrays.row_of_slot)
-    # The places of the sampled items, as fractions of the number of items, are the multiples of the
-    # golden ratio modulo 1, which are spread evenly. Even if similar items recur at regular
-    # distances, a sample at these places does not consist mainly of similar items.
+    # Sampled item i lies at the fraction (i * golden ratio) mod 1 of the list of items. These
+    # places are spread evenly, but not at regular distances. If similar items recur at regular
+    # distances, the sample therefore does not consist mainly of similar items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.row_of_slot[places].astype(np.int64)

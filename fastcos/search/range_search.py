@@ -269,9 +269,10 @@ class _SegmentSearch:
             if is_complete:
                 is_listed = np.arange(len(rows)) < np.repeat(starts[:-1] + new_counts, counts)
                 return rows[is_listed], np.concatenate([[0], np.cumsum(new_counts)])
-            # All queries of the request were counted together. Some of them may have more
-            # candidates when they are searched without the others (see ``find_candidates``). The
-            # next pass searches for the same queries as this pass, and finds the same candidates.
+            # The candidates were counted in a search of all queries of the request. This pass
+            # searches only some of the queries, and the number of candidates of a query may depend
+            # on the queries that are searched together with it (see ``find_candidates``). The next
+            # pass searches for the same queries as this pass, and finds the same candidates.
             counts = new_counts
 
     def qualifying(
@@ -411,8 +412,9 @@ def _smallest_qualifying(
     low, high = np.full(n, -largest), np.full(n, 0.0 if metric_type == "euclidean" else largest)
     with np.errstate(all="ignore"):
         high_qualifies, low_qualifies = reach(high.copy()), reach(low.copy())
-        # The bisection runs over whole numbers that have the same order as the floats. After 64
-        # steps, ``low`` and ``high`` are therefore neighbouring floats.
+        # The bisection runs over integers instead of floats: ``_as_codes`` maps a larger float to a
+        # larger integer, and neighbouring floats to neighbouring integers. After 64 steps, ``low``
+        # and ``high`` are therefore neighbouring floats.
         low_code, high_code = _as_codes(low), _as_codes(high)
         for _ in range(64):
             middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)

@@ -143,9 +143,10 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # ``missing`` counts the candidates whose score is at most the upper bound on the scores of
-    # unlisted items. An unlisted item may rank above each of these candidates: the item with the
-    # lower number ranks first if the scores are equal.
+    # ``missing`` counts the candidates above which an unlisted item may rank. No unlisted item has
+    # a score above the upper bound, so these are the candidates whose score is at most the upper
+    # bound. A candidate whose score equals the bound is counted, too: among equal scores, the item
+    # with the lower number ranks first, and this may be the unlisted item.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

@@ -98,8 +98,8 @@ def plan_segment(
 ) -> SearchPlan:
     """Plan the search of a segment, and look up the facts on which the plan depends."""
     sizes = request_sizes(segment, n_queries, request)
-    # A search in NumPy does not depend on the instruction set. config.isa() imports LLVM to find
-    # the instruction set of this CPU. The import takes 0.4 s, so config.isa() is called only for
+    # To find the instruction set of this CPU, config.isa() imports LLVM, which takes 0.4 s. A
+    # search in NumPy does not depend on the instruction set, so config.isa() is called only for
     # searches that run kernels.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
@@ -358,8 +358,9 @@ def _scan_query_blocks(
         unfinished = unfinished[unproved_thresholds > _NO_THRESHOLD]
         if grid.n_ranges > 1:
             # The next pass starts with thresholds from the exact scores of the neighbours found so
-            # far. The thresholds that the tasks have shared are not used, because one of them may
-            # be too high (see kernels.tile_top_k).
+            # far. The tasks have also shared thresholds with each other, but a shared threshold may
+            # be too high (see kernels.tile_top_k). The next pass therefore does not use shared
+            # thresholds from this pass.
             of_scores = _filter_thresholds(scaled_queries, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1

@@ -16,9 +16,10 @@ from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper
 from fastcos.similarity.encoded_rows import EncodedRows, encode_queries, encode_rows
 from fastcos.validation import Floats
 
-# The bytes that one score takes while its block is computed: for the score itself, for the raw
-# score, and for a third number. The third number is the product in float64 if the score is computed
-# from a product, and the position of the item if the score is computed from a distance.
+# The bytes that one score takes while its block is computed. Three numbers are in memory for each
+# score: the score itself, the raw score, and a third number that depends on the measure. For a
+# score that is computed from a product, the third number is this product in float64. For a score
+# that is computed from a distance, the third number is the position of the item.
 _BYTES_PER_SCORE = 64
 
 

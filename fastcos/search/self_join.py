@@ -18,8 +18,8 @@ from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking
 
 # The kernel compares products of rows with the thresholds of both rows. If the norms of the rows
-# differ by more than this factor, the numbers that are compared might overflow or underflow in
-# float32.
+# differ by more than this factor, the numbers that the kernel computes for these comparisons might
+# overflow or underflow in float32.
 _LARGEST_RATIO_OF_NORMS = 1e6
 
 
@@ -59,9 +59,9 @@ def search_own_rows(
     unproved = np.empty(n, np.float32)
     results = records.SearchResults(thresholds, ranking[1], ranking[0], unproved)
     state = _empty_state(n, k, n_panels, items, plan.capacity)
-    # This array is writeable, like the array that ``tile_top_k`` receives, so that the functions
-    # that both kernels call are compiled only once. They would be compiled a second time for a
-    # read-only array.
+    # ``self_join`` and ``tile_top_k`` call the same functions with this array. ``tile_top_k``
+    # receives a writeable array, so this array is writeable, too. Numba would compile the functions
+    # a second time for a read-only array.
     batch = items.row_of_slot.astype(np.int64)
     rounds = range(grid.n_query_blocks - 1)
     stages = [self_join.FIRST, *rounds, self_join.LAST]

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# A block of queries contains about this many units of work. One unit of work is the time to process
-# one non-zero of a query, or to read _SUMS_PER_NNZ sums. Every query reads one sum per item.
+# A block of queries contains about this many units of work. Processing one non-zero of a query
+# takes one unit. Every query also reads one sum per item, and reading _SUMS_PER_NNZ sums takes one
+# unit.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # The bytes that a (query, item) pair takes in sparse_neighbors_above.

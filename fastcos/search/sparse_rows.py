@@ -16,7 +16,7 @@ Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 
 # Item numbers and column numbers are stored as int32 if none of them exceeds this number.
 LARGEST_INT32 = 2**31 - 1
-# The number of non-zeros in one block when a kernel reads all non-zeros.
+# A kernel that reads all non-zeros of a matrix reads them in blocks of about this many non-zeros.
 _NNZ_PER_PASS = 1 << 20
 # To find out whether all values are 1, or whether all are whole numbers, this many values are
 # examined first. If they already give the answer "no", the remaining values are not examined.
@@ -140,9 +140,10 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # ``data`` may be None or an array of any type, so SciPy selects the rows from another
-        # matrix. The values of this matrix are positions in ``data``: 0, 1, 2, and so on. The
-        # selected positions are then used to look up the values.
+        # ``data`` cannot always be passed to SciPy, because it may be None or an array of any type.
+        # SciPy therefore selects the rows of another matrix, whose values are the positions in
+        # ``data``: 0, 1, 2, and so on. The selected positions are then used to look up the values
+        # in ``data``.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]

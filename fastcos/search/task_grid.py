@@ -198,7 +198,7 @@ def plan_query_blocks(
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
     if n_blocks <= n_threads:
-        # Make the blocks equally large, but do not increase their number: with more blocks, more
+        # The blocks become equally large, but their number stays the same. With more blocks, more
         # panels of 32 queries would be only partly filled, and the search would take longer.
         block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
@@ -210,8 +210,8 @@ def plan_query_blocks(
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
             # If the rows are divided, each query has candidates in every range, so more pairs must
-            # be scored. If there are enough blocks of queries for all threads, dividing only the
-            # queries is therefore faster than dividing the rows.
+            # be scored. The rows are therefore divided only if there are too few blocks of queries
+            # for all threads.
             if n_blocks < n_threads:
                 grid = shared
         else:
@@ -299,9 +299,9 @@ def guess_in_range(
     the sample; None stands for the usual number, ``min_sampled_panels``.
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
-    # Every ``stride``-th panel is sampled. The more rows a query needs, the more panels must be
-    # sampled, and the smaller the stride must be. For example, if a query needs half as many rows
-    # as there are panels, the stride is at most 4.
+    # Every ``stride``-th panel is sampled. If a query needs more rows, more panels must be sampled,
+    # so the stride must be smaller. For example, the stride is at most 4 if there are twice as many
+    # panels as rows that the query needs.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
@@ -331,9 +331,9 @@ def guess_rank(
     # Each of the best rows is counted if it is in the sample and allowed in the results; otherwise,
     # it is not counted. The number of counted rows therefore has a binomial variance.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # If all panels are read and every row is allowed, all best rows are counted, and the standard
-    # deviation of their number is 0. The threshold may still be too high, because codes have
-    # rounding errors.
+    # If all panels are read and every row is allowed, each of the best rows is certainly counted.
+    # The standard deviation of the number of counted rows is then 0. The threshold may still be too
+    # high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
     # Assume that the n_best rows are distributed over the panels at random. The returned rank is

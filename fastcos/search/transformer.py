@@ -12,7 +12,8 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# To find out whether row i equals fitted row i, this many rows are compared at once.
+# _self_items compares each row with the fitted row of the same number. It compares this many rows
+# at once.
 _COMPARED_AT_ONCE = 4096
 
 

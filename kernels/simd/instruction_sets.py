@@ -41,7 +41,7 @@ class InstructionSet:
     name = ""
     has_codes = has_tile_registers = False
     int8_lanes = int8_sums = 0
-    words_per_pass = 1 << 16  # all words of a row, because no row has so many
+    words_per_pass = 1 << 16  # no row has more words than this, so one pass multiplies them all
     float_rows, float_lanes = 4, 4
     int16_words = 0
 
@@ -91,8 +91,9 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
     __slots__ = ()
     name = "avx2"
     has_codes = True
-    # With 8 registers of sums, the compiler would keep some of the sums in memory. The words of one
-    # pass of a panel of queries take 16 kB, half of the first-level cache of most CPUs.
+    # With 8 registers of sums, the compiler would keep some of the sums in memory. One pass
+    # multiplies 128 words of each of the 32 queries of a panel. These words take 16 kB, which is
+    # half of the first-level cache of most CPUs.
     int8_lanes, int8_sums = 8, 4
     words_per_pass = 128
     float_rows, float_lanes = 4, 8

@@ -14,8 +14,9 @@ from .emit import F16, F32, F64, I8, I16, I32
 
 # The codes of the number types of rows (``records.Rows``).
 FLOAT64, FLOAT32, FLOAT16, BFLOAT16, INT8 = range(5)
-# For each number type, ARRAY_TYPES names the NumPy type of the arrays that hold such numbers or
-# their bits. ELEMENTS contains LLVM's type of the elements of these arrays.
+# For each number type, ARRAY_TYPES names the NumPy type of the arrays that hold its numbers. The
+# numbers of float16 and bfloat16 are held as 16-bit integers with the same bits. ELEMENTS contains
+# LLVM's type of the elements of these arrays.
 ARRAY_TYPES = "float64", "float32", "uint16", "int16", "int8"
 ELEMENTS = F64, F32, I16, I16, I8
 N_NUMBER_TYPES = len(ARRAY_TYPES)
