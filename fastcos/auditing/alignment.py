@@ -118,15 +118,15 @@ class Alignment(Record):
 
     @property
     def verdict(self) -> str:
-        """The self-match rate and the residual, in two or three sentences."""
+        """The self-match rate and the residual, in three or four sentences."""
         before = ""
         if self.self_match_rate_before is not None:
             share = f"{self.self_match_rate_before:.1%}"
-            before = f" Before the alignment, this share of the items was {share}."
+            before = f" Before the alignment, {share} of the items matched themselves."
         return (
-            f"For {self.self_match_rate:.1%} of the items in both versions, the new vector that is "
-            f"nearest to the item's old vector is the item's own new vector.{before} The relative "
-            f"residual of the alignment is {self.residual:.2g}."
+            f"{self.self_match_rate:.1%} of the items in both versions match themselves. An item "
+            "matches itself if, among all new vectors, its own new vector is nearest to its old "
+            f"vector.{before} The relative residual of the alignment is {self.residual:.2g}."
         )
 
     def sections(self) -> tuple[Section]:
@@ -137,11 +137,10 @@ class Alignment(Record):
             "items only in the old version": self.n_removed,
             "residual after the rotation": self.residual,
             "median cosine of an item with its old vector": float(np.median(self.self_cosines)),
-            "share of old vectors whose nearest new vector belongs to the same item": (
-                self.self_match_rate
+            "share of items that match themselves": self.self_match_rate,
+            "share of items that matched themselves before the alignment": (
+                self.self_match_rate_before
             ),
-            "share of old vectors whose nearest new vector belongs to the same item, before the "
-            "alignment": self.self_match_rate_before,
             "items that moved much more than most items": len(self.moved),
             "stored vectors of the old version remain valid": (
                 "yes" if self.old_vectors_valid else "no"

@@ -78,9 +78,10 @@ class EncoderMap(Record):
     def verdict(self) -> str:
         """The predicted overlap and its interval, in two sentences."""
         return (
-            "A query of the new encoder that is mapped to the old encoder will find about "
-            f"{self.overlap:.0%} of the {self.k} nearest neighbours that the old encoder finds. "
-            f"The 95 % interval of this share is {self.overlap_low:.1%} to {self.overlap_high:.1%}."
+            "If the query vectors of the new encoder are mapped, a search of the old corpus finds "
+            f"about {self.overlap:.0%} of the {self.k} nearest neighbours that it finds with the "
+            "query vectors of the old encoder. The 95 % interval of this share is "
+            f"{self.overlap_low:.1%} to {self.overlap_high:.1%}."
         )
 
     def sections(self) -> tuple[Section]:

@@ -114,8 +114,8 @@ class ModelDiff(Record):
             interval = f" (95 % interval {max(0, changed - half):.1%} to {changed + half:.1%})"
         return (
             f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version"
-            f"{interval}. Of the neighbours, {changed - real:.1%} differ because of a linear "
-            f"change of basis, and {real:.1%} because of a real change."
+            f"{interval}. The differences have two causes: {changed - real:.1%} of the neighbours "
+            f"differ because of a linear change of basis, and {real:.1%} because of a real change."
         )
 
     def sections(self) -> tuple[Section]:
@@ -134,12 +134,10 @@ class ModelDiff(Record):
             f"over {self.n_listed:,} items"
         )
         facts = {
-            "share of the new items that a linear map of the old items explains": (
-                self.explained_new
-            ),
-            "share of the old items that a linear map of the new items explains": (
-                self.explained_old
-            ),
+            "how well a linear map of the old items reproduces the new items (share of the squared "
+            "norm)": self.explained_new,
+            "how well a linear map of the new items reproduces the old items (share of the squared "
+            "norm)": self.explained_old,
             "condition of the linear map from the old to the new items": self.condition,
             "relative change of the predictions": self.prediction_change,
         }

@@ -34,17 +34,17 @@ _NOT_FREE = (
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",
-        "gradient descent from small initial factors and many epochs of stochastic gradient "
-        "descent",
+        "both gradient descent from small initial factors and stochastic gradient descent over "
+        "many epochs",
     ),
     BALANCED_BY_COUNTS: (
-        "users and items have the same Gram matrix if each row is weighted by its number of "
+        "users and items have the same weighted Gram matrix; the weight of a row is its number of "
         "interactions",
         "many epochs of stochastic gradient descent",
     ),
     NOISE_BALANCED: (
-        "users and items have the same Gram matrix if each row is weighted by its gradient noise "
-        "and its weight decay",
+        "users and items have the same weighted Gram matrix; the weight of a row is computed from "
+        "its gradient noise and its weight decay",
         "many epochs of stochastic gradient descent",
     ),
 }
@@ -211,7 +211,7 @@ class Audit(Record):
         else:
             premise = (
                 "The cosine is not arbitrary, because weight decay on users and items chose the "
-                "scale of the dimensions, as the factors confirm"
+                "scale of the dimensions, and the audited factors confirm this choice"
             )
         return f"{premise}; still, one {rescaling} would replace {replaced:.0%} of the neighbours."
 
@@ -287,12 +287,11 @@ class Audit(Record):
             )
         if self.trained_on != "cosine" and nearest is not None:
             sentences.append(
-                "Of the other forms of the same model, the nearest to the audited embeddings "
-                f"is {_describe_form(nearest)}"
+                f"The nearest other form of the same model is {_describe_form(nearest)}"
             )
             if most_different.name != nearest.name and most_different.jaccard < nearest.jaccard:
                 sentences.append(
-                    "The form whose neighbours differ most from those of the audited embeddings is "
+                    "The neighbours differ most from those of the audited embeddings in the form "
                     f"{_describe_form(most_different)}"
                 )
         return " ".join(sentences)
@@ -310,11 +309,12 @@ class Audit(Record):
             )
         if not self.is_free:
             evidence = (
-                "Without the users, the audit cannot check that training has converged to the "
-                "scale that weight decay chooses."
+                "Without the users, the audit cannot check whether the scale of the dimensions has "
+                "converged."
                 if self.condition_to_balance is None
-                else "The factors confirm the choice: a map whose condition is only "
-                f"{self.condition_to_balance:.2f} makes the Gram matrices of users and items equal."
+                else "The audited factors confirm that weight decay chose the scale, because the "
+                "Gram matrices of users and items are nearly equal. A linear map of condition "
+                f"{self.condition_to_balance:.2f} is enough to make them equal."
             )
             return (
                 "The model was trained with weight decay on users and items, which chooses the "
@@ -329,24 +329,24 @@ class Audit(Record):
             )
         if self.trained_on == "dot":
             premise = (
-                "The model was trained on dot products of users and items. The dot products stay "
-                "the same if an invertible linear map, such as a rescaling, is applied to the "
-                "items, and the transposed inverse of the map is applied to the users."
+                "The model was trained on dot products of users and items. An invertible linear "
+                "map of the items, such as a rescaling, does not change the dot products, provided "
+                "that the transposed inverse of the map is applied to the users."
             )
         elif self.trained_on == RANKING:
             premise = (
                 "The model was trained on differences between the dot products of a user and two "
-                "items. The differences stay the same if an invertible linear map, such as a "
-                "rescaling, is applied to the items, and the transposed inverse of the map is "
+                "items. An invertible linear map of the items, such as a rescaling, does not "
+                "change the differences, provided that the transposed inverse of the map is "
                 "applied to the users. The differences also stay the same if one vector is added "
                 "to all items."
             )
         else:
             premise = (
                 "Suppose that the predictions are dot products of items with users or contexts. "
-                "The predictions then stay the same if an invertible linear map, such as a "
-                "rescaling, is applied to the items, and the transposed inverse of the map is "
-                "applied to the users or contexts."
+                "An invertible linear map of the items, such as a rescaling, then does not change "
+                "the predictions, provided that the transposed inverse of the map is applied to "
+                "the users or contexts."
             )
         return f"{premise} {self._origin()}".rstrip()
 
@@ -360,16 +360,16 @@ class Audit(Record):
         distance = (
             "The audited users and items do not even have the same rank."
             if condition == float("inf")
-            else "The Gram matrices of the audited users and items differ: only a map of condition "
-            f"{condition:.3g} makes them equal."
+            else "The Gram matrices of the audited users and items differ. A linear map of "
+            f"condition {condition:.3g} is needed to make them equal."
         )
         return (
-            "Converged training with weight decay on users and items leads to equal Gram matrices "
-            f"of users and items. {distance} There are four possible explanations: training has "
-            "not converged; the weight decay was weighted by row; the weight decay was weak "
-            "compared with the noise of the gradients; or the weight decay acted on weights other "
-            "than the audited vectors. Until you know which explanation is true, treat the scale "
-            "of the dimensions as arbitrary."
+            "After converged training with weight decay on users and items, the Gram matrices of "
+            f"users and items are equal. {distance} This contradiction has four possible "
+            "explanations: training has not converged; the weight decay was weighted by row; the "
+            "weight decay was weak compared with the noise of the gradients; or the weight decay "
+            "acted on weights other than the audited vectors. Until you know which explanation is "
+            "true, treat the scale of the dimensions as arbitrary."
         )
 
     def _origin(self) -> str:
@@ -405,11 +405,12 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "The Gram matrices of the audited users and items differ: only a map of "
-                    f"condition {self.condition_to_balance:.3g} makes them equal. If the loss had "
-                    "weight decay on users and items, there are three possible explanations: "
-                    "training has not converged; the weight decay was weighted by row; or the "
-                    "weight decay was weak compared with the noise of the gradients."
+                    "The Gram matrices of the audited users and items differ. A linear map of "
+                    f"condition {self.condition_to_balance:.3g} is needed to make them equal. If "
+                    "the loss had weight decay on users and items, the difference has three "
+                    "possible explanations: training has not converged; the weight decay was "
+                    "weighted by row; or the weight decay was weak compared with the noise of the "
+                    "gradients."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
@@ -420,11 +421,11 @@ class Audit(Record):
             )
         if self.epochs_to_forget is not None:
             sentences.append(
-                "With the gradient noise of this training, stochastic gradient descent forgets the "
-                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs. After that "
-                "many epochs, the distance between the factors and the converged factors has "
-                "fallen to 1/e of its current value. The distance between two pairs of factors is "
-                "the logarithm of the condition of the map between the two."
+                "The gradient noise of this training moves the factors towards the scale at which "
+                "stochastic gradient descent converges. The distance from the converged factors "
+                f"falls to 1/e of its present value in {self.epochs_to_forget:,.3g} epochs. The "
+                "distance is the logarithm of the condition of the linear map from the audited "
+                "factors to the converged factors."
             )
         return " ".join(sentences)
 
@@ -434,9 +435,9 @@ class Audit(Record):
         is_free, has_query_metric = self.is_free, self._has_query_metric
         cases = [
             (self.equal_norms and self.trained_on == "unknown",
-             "Find out whether the model was trained on the cosine, and state the answer by "
-             "--trained-on. All items have the same norm, which happens when a model is trained on "
-             "the cosine, and also when other vectors are normalised."),
+             "Find out whether the model was trained on the cosine, and pass the answer with "
+             "--trained-on. All items have the same norm. Either the model was trained on the "
+             "cosine, or the vectors were normalised after training."),
             (self.equal_norms and self.trained_on in ("dot", RANKING),
              "Audit the items as they were before they were normalised. The norms of the items are "
              "part of a model that was trained on dot products."),
@@ -458,13 +459,13 @@ class Audit(Record):
              "audited factors. Training with equal weight decay on all rows of users and items "
              "converges to the balanced form."),
             (is_free and self.weight_decay_on == "unknown",
-             "Find out whether the loss had weight decay on users and on items, and state the "
-             "answer by --weight-decay-on. If the loss had weight decay on both, "
+             "Find out whether the loss had weight decay on users and on items, and pass the "
+             "answer with --weight-decay-on. If the loss had weight decay on both, "
              + ("training has chosen the rescaling D." if self.is_balanced else
                 "training chooses the rescaling D when it converges.")),
             (is_free and self.trained_on == RANKING,
-             "Subtract the mean of the items before you compare items, for example with the "
-             "measure centered_cosine. Adding one vector to all items does not change the loss, "
+             "Before you compare items, subtract the mean of the items; the measure "
+             "centered_cosine does this. Adding one vector to all items does not change the loss, "
              "but changes the cosines and the query metric."),
             (is_free and has_query_metric,
              "Compare items with the query metric, which fastcos index export writes. The query "
@@ -557,8 +558,9 @@ class Audit(Record):
 
     def _robustness(self) -> Section:
         label = "Share of neighbours that survive rescalings. " + " ".join(
-            f"At condition {p.condition:g}, between {p.certified:.0%} and {p.unbroken:.0%} survive "
-            f"every rescaling, and {p.worst_rescaling:.0%} survive the worst single rescaling."
+            f"At condition {p.condition:g}, between {p.certified:.0%} and {p.unbroken:.0%} of the "
+            "neighbours survive every rescaling. Under the worst single rescaling that the search "
+            f"found, {p.worst_rescaling:.0%} of the neighbours survive."
             for p in self.robustness
         )
         header = (
@@ -572,22 +574,23 @@ class Audit(Record):
              Estimate(p.worst_linear), Estimate(p.worst_rescaling), Estimate(p.random_rescaling))
             for p in self.robustness
         ]  # fmt: skip
-        title = f"Audit of {self.summary}: share of the {self.k} nearest neighbours that survive"
+        title = f"Audit of {self.summary}: surviving share of the {self.k} nearest neighbours"
         return Section(
             "How much rescaling do the neighbours survive?",
             (
                 "The share of neighbours that no rescaling D removes lies within the shaded band. "
-                "Choosing the worst D separately for each neighbour removes at least as many "
-                "neighbours as any single D for all items. "
+                "For the band, the worst D is chosen separately for each neighbour. If a single D "
+                "is applied to all items, it removes equally many neighbours or fewer. "
                 f"The vertical line marks condition {self.condition:g}.",
-                "A rescaling D multiplies the latent dimensions of the users, and divides the same "
-                "dimensions of the items. Dot products of users and items stay the same, but "
-                "cosines change. The condition of D is its largest factor divided by its smallest "
-                "factor.",
-                "Neighbours below the band are certified to survive. For each neighbour above the "
-                "band, the attack found a D that removes the neighbour. For the worst single D, "
-                "the curve shows only an upper bound on the share of neighbours that survive, "
-                "because the search may have missed a worse D.",
+                "A rescaling D multiplies each latent dimension of the users by a number, and "
+                "divides the same dimension of the items by this number. Dot products of users and "
+                "items stay the same, but cosines change. The condition of D is its largest factor "
+                "divided by its smallest factor.",
+                "The area below the shaded band stands for the neighbours that are certified to "
+                "survive. The area above the shaded band stands for the neighbours that an attack "
+                "removed; the attack may have used a different D for each neighbour. The curve of "
+                "the worst single D shows only an upper bound on the share of neighbours that "
+                "survive, because the search may not have found the worst D.",
                 f"The shares for rescalings were computed from {self.n_sampled} sampled items, and "
                 "the number after ± is one standard error. The shares for linear maps were "
                 "computed from all items.",
@@ -619,9 +622,9 @@ class Audit(Record):
                 "dimension would have if all shares were equal.",
                 "The sensitivity index lies between 0 and 1. The higher the index, the more a "
                 "rescaling can change the cosine of an item and its neighbour. The change is "
-                "measured in Fisher's z, the inverse hyperbolic tangent of the cosine. On average "
-                "over neighbours, a rescaling of condition κ close to 1 changes z by at most about "
-                "ln κ times the index.",
+                "measured in Fisher's z, the inverse hyperbolic tangent of the cosine. Suppose "
+                "that the condition κ of a rescaling is close to 1. Averaged over the neighbours, "
+                "the rescaling then changes z by at most about ln κ times the sensitivity index.",
             ),
             [
                 Table(
@@ -655,11 +658,12 @@ class Audit(Record):
             "Jaccard index of 1 means that both lists contain the same neighbours. The Jaccard "
             f"index is the mean over {self.n_listed:,} items, and the number after ± is one "
             'standard error. The column "overlap" shows the rank-biased overlap of the neighbour '
-            'lists, which gives more weight to the first ranks. The column "RSA" shows the '
-            "correlation between the cosines in the form and the cosines in the audited "
-            'embeddings. The column "hubness" shows the skewness of the number of lists in which '
-            'an item occurs. The column "condition" shows the condition of the linear map from the '
-            "audited items to the form."
+            'lists, which gives more weight to the first ranks. The column "RSA" shows how '
+            "strongly the cosines of the form are correlated with the cosines of the audited "
+            "embeddings. For each item, the number of neighbour lists that contain the item was "
+            'counted; the column "hubness" shows the skewness of these counts. The column '
+            '"condition" shows the condition of the linear map that converts the audited items to '
+            "the form."
         )
         return (
             Section(
@@ -671,8 +675,8 @@ class Audit(Record):
                         "neighbours differ between two forms, the choice of the form is the only "
                         "reason."
                         if self.is_free
-                        else "Training has chosen the audited form. The other forms show how "
-                        "sensitive the neighbours are to the choice of the form."
+                        else "Training has chosen the form of the audited embeddings. The other "
+                        "forms show how sensitive the neighbours are to the choice of the form."
                     )
                     + "".join(f" The audited factors have this form: {m}." for m in meanings),
                     explanation,
@@ -689,8 +693,8 @@ class Audit(Record):
                     "different neighbours, neither list is wrong." + hint,
                 ),
                 [variants_table("Similarities that no rescaling changes", baselines)],
-                verdict="Compared with the neighbours in the audited embeddings, the neighbours by "
-                f"the baselines have these Jaccard indices: {agreement}.",
+                verdict="The neighbours of each baseline were compared with the neighbours in the "
+                f"audited embeddings. The Jaccard indices are: {agreement}.",
             ),
         )
 

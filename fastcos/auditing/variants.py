@@ -40,8 +40,8 @@ Labelled = tuple[Integers, Integers]  # row numbers, and the label code of each 
 _FORMS = {
     BALANCED: (
         0.25,
-        "users and items have the same Gram matrix, as after training with weight decay on users "
-        "and items, or after training from small initial factors",
+        "users and items have the same Gram matrix; training leads to this form if users and items "
+        "have weight decay, or if the initial factors are small",
     ),
     "items_orthonormal": (
         0.0,
@@ -49,20 +49,21 @@ _FORMS = {
     ),
     "users_orthonormal": (
         0.5,
-        "the columns of the users are orthonormal, so the cosines of items compare columns of the "
-        "predictions; LSA, the PureSVD of RecTools, and the paper's remedy for items use this form",
+        "the columns of the users are orthonormal, so the cosine of two items equals the cosine of "
+        "their predicted scores over all users; LSA, the PureSVD of RecTools, and the paper's "
+        "remedy for items return the model in this form",
     ),
 }
 # Descriptions of the forms of a model in which users and items have the same weighted Gram matrix.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
-        "users and items have the same Gram matrix if each row is weighted by its number of "
-        "interactions; the weight decay of ALS-WR leads to this form, and so does long training by "
-        "SGD if all interactions have equal gradient noise"
+        "users and items have the same weighted Gram matrix; the weight of a row is its number of "
+        "interactions; the weight decay of ALS-WR leads to this form; if all interactions have "
+        "equal gradient noise, many epochs of SGD also lead to this form"
     ),
     NOISE_BALANCED: (
-        "users and items have the same Gram matrix if each row is weighted by its gradient noise "
-        "and its weight decay; SGD converges to this form"
+        "users and items have the same weighted Gram matrix; the weight of a row is computed from "
+        "its gradient noise and its weight decay; SGD converges to this form"
     ),
 }
 
@@ -132,8 +133,8 @@ def centered_form(mean: Floats) -> Variant:
     the loss (Theorem 10 of docs/explanation/theorems.md).
     """
     meaning = (
-        "the items minus their mean; training with a ranking loss and equal weight decay on all "
-        "items leads to this form"
+        "the mean of the items is subtracted from each item; training with a ranking loss leads to "
+        "this form if all items have equal weight decay"
     )
     return Variant(CENTERED, meaning, None, _center_and_map(np.eye(len(mean)), mean))
 

@@ -280,6 +280,7 @@ def test_weight_decay_on_both_sides_is_not_free():
     assert "--weight-decay-on" in results["unknown"].advice[0]
     assert "--weight-decay-on" not in " ".join(results["not both"].advice)
     cosine = dataclasses.replace(results["unknown"], trained_on="cosine")
+    assert "other form of the same model" in results["unknown"].verdict
     assert "form of the same model" not in cosine.verdict
 
 
@@ -291,7 +292,7 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     report = fastcos.audit(form.items / D, form.users * D, k=3, weight_decay_on="both")
     assert report.condition_to_balance == pytest.approx(2.3)
     assert report.is_free
-    assert "only a map of condition 2.3 makes them equal" in report.verdict
+    assert "map of condition 2.3 is needed to make them equal" in report.verdict
     assert "training has not converged" in report.verdict
     assert "does not show that the neighbours are arbitrary" not in report.verdict
     assert report.headline.startswith("A rescaling with factors between 1 and 1.2 replaces")

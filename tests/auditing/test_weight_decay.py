@@ -44,7 +44,7 @@ def test_audit_recognises_weighted_decay(als_wr):
     P, Q, activity, popularity = als_wr
     result = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
     assert result.parametrization == "balanced_by_counts"
-    assert "by its number of interactions. Training with weight decay" in result.verdict
+    assert "is its number of interactions. Training with weight decay" in result.verdict
     assert not dataclasses.replace(result, weight_decay_on="both").is_free
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
@@ -93,7 +93,7 @@ def test_audit_recognises_where_gradient_noise_balances():
     noise = fastcos.auditing.gradient_noise(Q, P, slopes, step=0.01)
     result = fastcos.audit(Q, P, gradient_noise=noise, k=3, trained_on="dot")
     assert result.parametrization == "noise_balanced"
-    assert "each row is weighted by its gradient noise and its weight decay" in result.verdict
+    assert "computed from its gradient noise and its weight decay" in result.verdict
     assert result.epochs_to_forget == pytest.approx(noise.epochs_to_forget)
     assert f"in {noise.epochs_to_forget:,.3g} epochs" in result.verdict
     plain = fastcos.audit(Q, P, k=3, trained_on="dot")

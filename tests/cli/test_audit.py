@@ -228,4 +228,4 @@ def test_claimed_decay_is_compared_with_the_factors(files, capsys):
     assert "four possible explanations: training has not converged" in printed[0]
     assert "chose the scale" not in printed[0]
     assert "because weight decay on users and items chose the scale of the dimensions" in printed[1]
-    assert "condition is only 1.00 makes the Gram matrices of users and items equal" in printed[1]
+    assert "A linear map of condition 1.00 is enough to make them equal" in printed[1]

@@ -160,4 +160,5 @@ def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, t
     # No advice contradicts another piece of advice.
     assert "Continue to use the cosine" in out
     assert "Before you show a single neighbour as a fact" not in out
-    assert "Of the other parametrisations" not in out
+    assert "other form of the same model" in audited
+    assert "other form of the same model" not in out

@@ -17,12 +17,12 @@ from fastcos.storage.atomic_files import write_text
 
 _FORMAT = "fastcos calibration, version 1"
 _READING = (
-    "The entry counts[i] is the number of pairs whose score lies between two edges: the lower edge "
-    "is low + (first_bin + i) * width, and the upper edge is one width higher. To obtain the share "
-    "of random pairs whose score is at least an edge, divide the sum of the counts above the edge "
-    "by n_pairs. If fewer than 100 pairs reach a score that is above tail.start, do not use the "
-    "counts: the share of pairs at or above this score is tail.share * (1 + tail.shape * (score - "
-    "tail.start) / tail.scale) ** (-1 / tail.shape)."
+    "The entry counts[i] is the number of pairs whose score lies in bin i. The lower edge of bin i "
+    "is low + (first_bin + i) * width, and every bin is one width wide. To obtain the share of "
+    "random pairs whose score is the lower edge of bin i or higher, add up counts[i] and all later "
+    "counts, and divide the sum by n_pairs. If a score is above tail.start and fewer than 100 "
+    "pairs reach it, do not use the counts. The share of pairs that reach such a score is "
+    "tail.share * (1 + tail.shape * (score - tail.start) / tail.scale) ** (-1 / tail.shape)."
 )
 
 

@@ -75,8 +75,8 @@ class LabelledCalibration(Record):
             for threshold in thresholds
         ]  # fmt: skip
         title = (
-            "Error rates of each threshold, and probability that a pair whose score equals the "
-            "threshold is relevant"
+            "Error rates of each threshold, and probability that a pair with exactly this score is "
+            "relevant"
         )
         label = (
             "Error rates by threshold. The false-positive rate is the share of irrelevant pairs "
@@ -90,9 +90,8 @@ class LabelledCalibration(Record):
                     "The probability that a pair is relevant depends on how many of all pairs are "
                     "relevant. Among all pairs, relevant pairs are usually far rarer than among "
                     f'the labelled pairs. The column "if {_PREVALENCES[1]:g} relevant" shows the '
-                    "probability under the assumption that a share of "
-                    f"{_PREVALENCES[1]:g} of all pairs is relevant. The method that estimated the "
-                    f"probabilities is {self.method}.",
+                    f"probability if a share of {_PREVALENCES[1]:g} of all pairs is relevant. The "
+                    f"method that estimated the probabilities is {self.method}.",
                 ),
                 [Table(title, header, rows)],
                 figures=[Figure("operating_curve", self, 260, label)],

@@ -211,9 +211,9 @@ class Calibration(PairDistribution):
         if not self.is_reachable(self.fpr):
             top = float(self.p_value(self.edges[-1]))
             return (
-                f"No threshold has a rate of {self.fpr:g}, because a share of {top:.2g} of all "
-                f"random pairs has the largest {self.measure}, {self.edges[-1]:.3f}. The usual "
-                "reason is that some items are duplicates."
+                f"No threshold has a false-positive rate as low as {self.fpr:g}, because the "
+                f"largest {self.measure} is {self.edges[-1]:.3f}, and a share of {top:.2g} of all "
+                "random pairs reaches it. The usual reason is that some items are duplicates."
             )
         interval = "extrapolated by a model of the tail, without a confidence interval"
         if self.fpr >= self.carried_fpr:
@@ -243,17 +243,18 @@ class Calibration(PairDistribution):
             return text
         low, high = self.rate_range(score, self.rescaling.condition)
         text += (
-            f" If a linear map stretches directions by factors between 1 and "
-            f"{self.rescaling.condition:g}, a random pair has a {self.measure} of {score:g} or "
-            f"more with a probability between {low:.2g} and {high:.2g}."
+            " Linear maps that stretch directions by factors between 1 and "
+            f"{self.rescaling.condition:g} can change the probability of a {self.measure} of "
+            f"{score:g} or more. After such a map, the probability is between {low:.2g} and "
+            f"{high:.2g}."
         )
         if not self.rescaling.spans(score):
             return text
         return (
-            f"This model does not determine whether {score:g} reaches the threshold for a rate of "
-            f"{self.rescaling.fpr:g}. Rescaling the dimensions by factors between 1 and "
-            f"{self.rescaling.condition:g} moves this threshold from one side of {score:g} to the "
-            f"other side. {text}"
+            f"This model does not determine whether a {self.measure} of {score:g} reaches the "
+            f"threshold for a false-positive rate of {self.rescaling.fpr:g}. Some rescalings with "
+            f"factors between 1 and {self.rescaling.condition:g} move this threshold below "
+            f"{score:g}, and others move it above {score:g}. {text}"
         )
 
     @property
@@ -270,20 +271,20 @@ class Calibration(PairDistribution):
             busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
             notes.append(
-                "The false-positive rate differs between queries. At the threshold for a rate of "
-                f"{RATES[level]:g}, 90 % of the queries have rates between {low:.2g} and "
-                f"{high:.2g}. The 1 % of the queries with the highest rates contribute "
-                f"{busiest:.0%} of the pairs that reach the threshold. The confidence intervals "
-                f"therefore count {pairs_per_independent[level]:,.0f} pairs as one independent "
-                "pair. The intervals "
-                "may still be too narrow if some rows form one tight cluster. The measure "
-                "query_normalized corrects for differences between queries."
+                "The false-positive rate differs between queries. At the threshold for a mean rate "
+                f"of {RATES[level]:g}, the rate of a single query is between {low:.2g} and "
+                f"{high:.2g} for 90 % of the queries. Of the pairs that reach this threshold, "
+                f"{busiest:.0%} come from the queries with the highest rates (1 % of all queries, "
+                "at least one query). In the confidence intervals, "
+                f"{pairs_per_independent[level]:,.0f} pairs therefore count as one independent "
+                "pair. The intervals may still be too narrow if some rows form one tight cluster. "
+                "The measure query_normalized corrects for differences between queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
-                f"The {self.n_pairs // (1 + self.self_join):,} pairs are enough to measure rates "
-                f"of at least {self.carried_fpr:.1g}. Thresholds for lower rates are extrapolated "
-                "by a model of the tail, and have no confidence interval."
+                f"With {self.n_pairs // (1 + self.self_join):,} pairs, only rates of "
+                f"{self.carried_fpr:.1g} or more can be measured. Thresholds for lower rates are "
+                "extrapolated by a model of the tail, and have no confidence interval."
             )
         if self.n_duplicates:
             notes.append(
@@ -295,8 +296,8 @@ class Calibration(PairDistribution):
         top = self.counts[-1] / self.n_pairs
         if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
             notes.append(
-                f"The highest bin of the histogram contains a share of {top:.2g} of all pairs, so "
-                f"no threshold has a lower rate than {top:.2g}."
+                f"A share of {top:.2g} of all pairs lies in the highest bin of the histogram. "
+                f"Therefore, no threshold has a false-positive rate below {top:.2g}."
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             notes.append(
@@ -311,11 +312,15 @@ class Calibration(PairDistribution):
         shares = "; ".join(
             f"a share of {rate:g} reaches {self.threshold(rate):.3f}" for rate in self.rates
         )
-        model = "The highest scores are too similar to each other to fit a model of the tail."
+        model = (
+            "No model of the tail was fitted, because the highest scores are too similar to each "
+            "other."
+        )
         if (tail := self.tail) is not None:
             model = (
-                "For scores that fewer than 100 pairs reach, a model of the tail replaces the "
-                "observed distribution. The model is a generalised Pareto distribution that was "
+                "If fewer than 100 pairs reach a score, the share of these pairs is not counted, "
+                "but computed by a model of the tail. The model is a generalised Pareto "
+                "distribution that was "
                 f"fitted to the {tail.n_pairs:,} highest scores. The distribution starts at "
                 f"{tail.start:.3f}, with shape {tail.shape:.2f} and scale {tail.scale:.3g}. The "
                 "Kolmogorov-Smirnov distance between the model and the observed distribution is "
@@ -336,16 +341,15 @@ class Calibration(PairDistribution):
         method = Section(
             "How to read this",
             (
-                "A few random pairs are related. The rate among unrelated pairs is therefore at "
-                "most the stated rate, and nearly equal to the stated rate if related pairs are "
-                "rare. "
-                "The rates hold only for rows from the same source as the calibrated rows. "
-                "Calibrate again for another model, language or collection.",
+                "A few random pairs are related. The rate among unrelated pairs is therefore not "
+                "higher than the stated rate. If related pairs are rare, the two rates are nearly "
+                "equal. The rates hold only for rows that come from the same source as the rows of "
+                "this calibration. Calibrate again for another model, language or collection.",
                 f"All scores are counted in bins of width {self.width:.2g}. The counts are exact, "
                 "except that a rounding error may move a score across the edge of a bin. Several "
-                "pairs contain the same row, so the pairs are not independent. The intervals "
-                "therefore assume a smaller number of independent pairs, which a bootstrap of the "
-                "rows estimates.",
+                "pairs contain the same row, so the pairs are not independent. The intervals are "
+                "therefore computed from a smaller number of independent pairs. A bootstrap of the "
+                "rows estimates this smaller number.",
                 f"Data: SHA-256 {self.dataset}.",
             ),
         )
@@ -372,7 +376,7 @@ class Calibration(PairDistribution):
             rows.append(cells)
         header = ["rate", "threshold", "99 % interval", f"found by chance in {n_items:,} items"]
         if condition is not None:
-            header.append(f"rate after linear maps of condition up to {condition:g}")
+            header.append(f"rate after a linear map of condition {condition:g} or less")
         title = (
             f"Thresholds of the {self.measure} by false-positive rate, from {self.n_pairs:,} pairs"
         )
@@ -382,8 +386,8 @@ class Calibration(PairDistribution):
                 "The rate is the share of random pairs that reach the threshold. Random pairs that "
                 "reach the threshold count as false positives. The 99 % interval shows how "
                 "uncertain the threshold is, because the rows are only a sample. The column "
-                f'"found by chance in {n_items:,} items" shows how many items a query finds by '
-                "chance.",
+                f'"found by chance in {n_items:,} items" shows, for one query, how many random '
+                "items are expected to reach the threshold.",
             ),
             [Table(title, header, rows)],
             verdict=self._of_one_rate(),

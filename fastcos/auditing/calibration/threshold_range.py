@@ -70,8 +70,8 @@ class ThresholdRange(Record):
         return (
             f"The threshold for a rate of {self.fpr:g} is {self.given:.3f}. Rescalings D of "
             f"condition {self.condition:g} move the threshold to values between {self.low:.3f} and "
-            f"{self.high:.3f}. The threshold and its range were counted on the pairs of "
-            f"{self.n_rows:,} items, without a model of the tail."
+            f"{self.high:.3f}. The threshold and its range were computed from the scores of all "
+            f"pairs of {self.n_rows:,} items, without a model of the tail."
         )
 
     def sections(self) -> tuple[Section]:
@@ -80,20 +80,21 @@ class ThresholdRange(Record):
             Section(
                 "How far a rescaling moves the threshold",
                 (
-                    "A rescaling D multiplies the latent dimensions of the users of a model, and "
-                    "divides the same dimensions of the items. Dot products of users and items "
-                    "stay the same, but cosines change. Training has chosen D if the model was "
-                    "trained on cosines, or if it was trained until convergence with weight decay "
-                    "on users and items. If training has chosen D, the range only shows how "
-                    "sensitive the threshold is to D.",
+                    "A rescaling D multiplies each latent dimension of the users by a number, and "
+                    "divides the same dimension of the items by this number. Dot products of users "
+                    "and items stay the same, but cosines change. Training has chosen D if the "
+                    "model was trained on cosines, or if it was trained until convergence with "
+                    "weight decay on users and items. If training has chosen D, the range only "
+                    "shows how sensitive the threshold is to D.",
                     f"A search on the pairs of {self.n_rows:,} items found the lowest and the "
                     "highest threshold. The search may have missed a rescaling, so the true range "
-                    "is at least as wide as the range that the search found. No linear map of "
-                    f"condition {self.condition:g} moves the threshold outside the two "
-                    '"bounds on the threshold".',
+                    "is at least as wide as the range that the search found. The entry "
+                    '"bounds on the threshold" shows two numbers. After every linear map of '
+                    f"condition {self.condition:g} or less, the threshold lies between these two "
+                    "numbers.",
                 ),
                 facts={
-                    f"threshold without a rescaling for a rate of {self.fpr:.2g}": self.given,
+                    f"threshold for a rate of {self.fpr:.2g}, without a rescaling": self.given,
                     "lowest threshold found": self.low,
                     "highest threshold found": self.high,
                     "bounds on the threshold": f"{self.bound_low:.3f} .. {self.bound_high:.3f}",

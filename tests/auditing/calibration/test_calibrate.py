@@ -117,7 +117,7 @@ def test_threshold_is_beyond_ties_that_are_too_many():
     assert threshold == np.nextafter(np.float32(1), np.float32(2))
     assert neighbors_above(items, min_score=threshold).nnz == 0
     assert any("duplicates" in note for note in calibration.notes)
-    assert any("no threshold has a lower rate than" in note for note in calibration.notes)
+    assert any("no threshold has a false-positive rate below" in note for note in calibration.notes)
 
 
 def test_p_value_decreases_and_is_one_for_padding(calibration):
@@ -362,7 +362,8 @@ def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     near = {row[0]: row[1] for row in calibrate(near).thresholds().tables[0].rows}
     assert 0.9995 < float(near["0.1"]) < 1
     assert calibration.verdict.startswith(
-        "No threshold has a rate of 0.0001, because a share of 0.0098 of all random pairs"
+        "No threshold has a false-positive rate as low as 0.0001, because the largest cosine is "
+        "1.000, and a share of 0.0098 of all random pairs reaches it."
     )
     assert calibrate(rows[39:], fpr=1e-3).is_reachable(1e-3)
     calibration.save(tmp_path / "calibration.json")
