@@ -30,8 +30,8 @@ class BuildWithLibraries(build_py):
         if not IS_NATIVE:
             return
         tiers = [] if TIERS == ["1"] else TIERS
-        # The build saves an index, and saving looks up the version of fastcos. An isolated build
-        # finds the version in the egg-info in this folder.
+        # The build saves an index, and saving looks up the version of fastcos. In an isolated
+        # build, Python finds the version in the egg-info folder, which lies beside this file.
         paths = [os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent.absolute())]
         subprocess.run(
             [sys.executable, "-m", "fastcos.kernels.build", "fastcos/kernels", *tiers],

@@ -6,7 +6,8 @@ raises AssertionError with a message that tells the size of the error.
 
 import numpy as np
 
-# The number of rows of an answer that are compared with the reference, spread over all rows.
+# The number of rows of an answer that are compared with the reference. These rows are spread evenly
+# over the answer.
 SAMPLE = 25
 # The number of items that are converted to float64 at once: 50 MB for 1,536 columns.
 BLOCK = 4096

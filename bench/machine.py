@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# The names by which vendors and engineers call the microarchitectures that LLVM names.
+# Each key is LLVM's name of a microarchitecture. The value is the name that vendors and engineers
+# use.
 MICROARCHITECTURES = {
     "znver2": "Zen 2", "znver3": "Zen 3", "znver4": "Zen 4", "znver5": "Zen 5",
     "haswell": "Haswell", "broadwell": "Broadwell", "skylake-avx512": "Skylake-SP",

@@ -77,7 +77,8 @@ def test_filtered_queries(benchmark, option):
     Q, X = data.gaussian(500, 64, seed=1), data.gaussian(10_000, 64)
     rng = np.random.default_rng(0)
     allowed, is_seen = rng.random(len(X)) < 0.5, rng.random((len(Q), len(X))) < 0.001
-    # For each option: a value of the option, and a mask of the pairs that this value excludes.
+    # For each option, there is a value of the option, and a mask that is true for the pairs that
+    # this value excludes.
     value, excluded = {
         "allowed": (allowed, np.broadcast_to(~allowed, is_seen.shape)),
         "exclude": (sp.csr_array(is_seen), is_seen),
@@ -107,7 +108,8 @@ def test_narrow_rows(benchmark, dtype):
 @pytest.mark.benchmark(group="exact scores of candidates")
 def test_rescore(benchmark):
     Q, X = data.gaussian(1_000, 768, seed=1), data.gaussian(10_000, 768)
-    # Every query has 100 different candidates, which begin at a random item and are evenly spaced.
+    # Every query has 100 different candidates. The first candidate is a random item, and the
+    # candidates are evenly spaced.
     first = np.random.default_rng(0).integers(len(X), size=(len(Q), 1))
     candidates = (first + len(X) // 100 * np.arange(100)) % len(X)
     answer = fastcos.search.rescore(Q, X, candidates, K)

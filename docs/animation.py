@@ -20,7 +20,8 @@ from fastcos.plots import similarity_image
 from fastcos.plots.style import COLOURS, MAP_COLOURS
 
 PATH = Path(__file__).parent / "figures" / "rescaling.gif"
-# The colours of numbers that stay the same, and of numbers that change with D.
+# FIXED is the colour of numbers that stay the same if D changes. MOVING is the colour of numbers
+# that change with D.
 FIXED, MOVING = COLOURS[0], COLOURS[1]
 # The stops on the path of (a, b), each with the text that the picture shows there.
 STOPS = (
@@ -33,7 +34,8 @@ STOPS = (
 IN_TABLE = (*STOPS, ((-0.5, 0.0), "second special case (2.2)"))
 N_SIMULATIONS = 10  # The seeds are 0 to 9; the picture shows the simulation with the seed 0.
 STEPS = 9  # The number of frames between two stops.
-REST, STEP = 2200, 110  # The milliseconds for which a stop and a step are shown.
+# A stop is shown for REST milliseconds, and each frame between two stops for STEP milliseconds.
+REST, STEP = 2200, 110
 WIDTH, HEIGHT = 860, 470  # The size of the picture in pixels; a page on GitHub is about as wide.
 # The heat map has BLOCKS x BLOCKS cells and is SIDE pixels wide. Each cell shows the mean cosine
 # between two blocks of items.

@@ -32,9 +32,9 @@ import fastcos
 from fastcos.auditing import gradient_noise
 
 RANK, SEEDS = 8, 10
-# The audit is documented to recognise a form if the map from the factors to the form has at most
-# this condition. SAME is the limit for the forms that arise without gradient noise. SAME_NOISE is
-# the limit for the form to which gradient noise moves the dimensions.
+# According to its documentation, the audit recognises a form if the map from the factors to the
+# form has a condition number below a limit. SAME_NOISE is the limit for the form to which gradient
+# noise leads. SAME is the limit for all other forms.
 SAME, SAME_NOISE = 1.05, 1.1
 NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 

@@ -195,8 +195,8 @@ def kappa(one, other):
     ratios = scipy.linalg.eigh(
         left + tiny * np.trace(left), right + tiny * np.trace(right), eigvals_only=True
     )
-    # The Gram matrix of mapped items contains the map twice, so the condition of the map is the
-    # square root of the ratio of the eigenvalues.
+    # If a map G leads from one run to the other, the Gram matrix K of the items becomes G' K G.
+    # Because G occurs twice, the condition of G is the square root of the ratio of the eigenvalues.
     return float(np.sqrt(ratios[-1] / ratios[0]))
 
 

@@ -295,8 +295,8 @@ def publish(
     its shop or its category.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # The user who runs the service must be able to read this folder. A folder that tempfile creates
-    # could be read only by its owner.
+    # The user who runs the service must be able to read this folder. If tempfile created the
+    # folder, only its owner could read it.
     version = folder / f"version-{uuid.uuid4().hex}"
     version.mkdir()
     index = fastcos.SimilarityIndex(measure, model=model).fit(items, ids, groups=groups)

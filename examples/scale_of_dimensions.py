@@ -223,7 +223,8 @@ def forgetting(data, decay, step, seed):
     measured = np.interp(
         goal, logs[[after, after - 1]], [[0, *marks][i] for i in (after, after - 1)]
     )
-    # From a usual start, train for twice the predicted time to forget.
+    # Train another model from a usual start. The training takes twice the number of epochs after
+    # which the start is predicted to be forgotten, but at least 20 epochs.
     usual = max(20, round(2 * noise(*other).epochs_to_forget))
     *_, (P, Q) = train(data, RANK, recipe, [usual], seed)
     return {
@@ -455,7 +456,8 @@ def figure(found, lines):
 def draw_starts(ax, found):
     """Draw a row for each way to train, with the condition between its two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
-    # The last data sets were trained in the most ways, so their labels come first.
+    # More ways to train were tried on the last data sets than on the first ones. The labels of the
+    # last data sets therefore come first.
     names = dict.fromkeys(
         common_name(label) for data in reversed(sets) for label in labels_of(data)
     )

@@ -37,11 +37,11 @@ from fastcos.plots.style import COLOURS, figure_style, line_style
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
 # The rank of the paper.
 PAPER_RANK = 50
-# Factors by which λ is multiplied. The λ of Eq. 1 is the λ of the paper times one of these factors;
-# the λ of Eq. 2 is multiplied by the square root of this factor.
+# Factors by which the λ of Eq. 1 in the paper is multiplied. The λ of Eq. 2 is the square root of
+# the λ of Eq. 1, so it is multiplied by the square root of the factor.
 STRENGTHS = (0.01, 1.0, 100.0)
-# The paper uses λ = 10,000 in Eq. 1 for 20,000 users. For other numbers of users, λ must grow in
-# proportion to the number of users, as the entries of X'X do.
+# The paper uses λ = 10,000 in Eq. 1 for 20,000 users. The entries of X'X grow in proportion to the
+# number of users, so λ must grow in the same proportion.
 REGULARIZATION_PER_USER = 0.5
 # RESCALINGS contains the named rescalings of Eq. 1. FORMS contains these rescalings and two other
 # similarities that are computed from the same SVD.

@@ -32,8 +32,9 @@ from fastcos.metrics import pair_auc
 
 N_USERS, N_ITEMS, SEEDS = 1000, 200, 10
 RANKS, TEMPERATURES = (6, 10, 50), (0.07, 0.1, 0.15, 0.25, 1.0)
-# For short and for long training runs: the largest number of passes, and the patience. Training
-# stops if the held-out loss has not fallen for as many passes as the patience.
+# SHORT and LONG each contain the largest number of passes and the patience of a training run. The
+# patience is a number of passes: training stops if the held-out loss has not fallen for this number
+# of passes.
 SHORT, LONG = (20, 3), (400, 15)
 SHARED = {
     "CosineMF": {"n_negatives": 300},

@@ -131,9 +131,8 @@ def main() -> None:
     files = (folder / "base.npy", "--queries", folder / "queries.npy", "--k", K)
     run("neighbors", *files, "--out", folder / "truth.npy")
     truth = np.load(folder / "truth.npy")
-    truth[:, -1] = (truth[:, -1] + 1) % len(
-        ids
-    )  # like the answers of an approximate index, which misses some neighbours
+    # Replace the last neighbour of every query: an approximate index also misses some neighbours.
+    truth[:, -1] = (truth[:, -1] + 1) % len(ids)
     np.save(folder / "found.npy", truth)
     run("neighbors", *files, "--result", folder / "found.npy", "--json")
 

@@ -46,18 +46,20 @@ from fastcos.models.preprocessing import (
 from fastcos.similarity import summaries
 from fastcos.similarity.canonical import canonicalize
 
-# The rank of the models, which is the rank of the paper.
+# The rank of the models. The paper uses the same rank.
 K = 50
-# The kind and the name of the remedy with which all others are compared.
+# The kind and the name of one remedy. All other remedies are compared with this remedy.
 PLAIN = ("measure", "cosine")
 # The script leaves out three kinds of measures: those that compare users with each other, those
 # that compare users with items, and those that need features of items. The items of the simulation
 # have no features.
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
-# The number of labelled pairs for learned_diagonal, which is one in 500 of all pairs.
+# The measure learned_diagonal learns from this number of labelled pairs. One in 500 pairs of items
+# is therefore labelled.
 N_LABELLED_PAIRS = 1000
-# There are five true clusters, so this number is close to the true rank. A model of this rank shows
-# the largest improvement of the AUC that can be expected from choosing a better rank.
+# There are five true clusters, so this number is close to the true rank. The AUC of a model with
+# this rank therefore shows the largest improvement that can be expected from choosing a better
+# rank.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -257,7 +259,8 @@ def table(found):
         verdict = "=" if abs(mean) <= width else "+" if mean > 0 else "-"
         better = f"{int((differences > 0).sum())} of {len(seeds)}"
         shown = f"`{name}`" if kind == "measure" and name in summaries() else name
-        # Remedies whose AUCs are equal to four decimals share a row.
+        # Remedies of the same kind share a row if their AUCs are equal after rounding to four
+        # decimals.
         equal = next((one for one in lines if one[5].round(4).tolist() == values.round(4).tolist()
                       and one[3] == kind), None)  # fmt: skip
         if equal is not None and (kind, name) != PLAIN:

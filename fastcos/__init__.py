@@ -102,8 +102,8 @@ def _package_hint(name: str) -> str:
     """Return a hint that names the subpackage with this attribute; "" if no subpackage has it."""
     from importlib.util import find_spec
 
-    # "from fastcos import config" calls __getattr__ before it imports the module config. find_spec
-    # recognises the name of a module, for which no hint is needed.
+    # "from fastcos import config" calls __getattr__ before it imports the module config. The name
+    # of a module needs no hint; find_spec finds out whether there is a module with this name.
     if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
         for package in ("search", "metrics", "auditing", "similarity", "models", "io"):
             with contextlib.suppress(ImportError):  # A dependency may not be installed.

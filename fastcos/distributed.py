@@ -68,9 +68,10 @@ QUERIES_PER_TASK = 1 << 17
 # With four blocks, two workers are only 1.43 times as fast as one worker. With eight blocks, they
 # are 1.75 to 1.83 times as fast as one worker.
 MIN_BLOCKS = 8
-# The smallest number of items in a task of top_k. Every range of items that a query is compared
-# with costs additional time, about as much as scoring 100,000 items. With 2^18 items per task, all
-# tasks of a search together took 1.20 times as long as one search of all items.
+# The smallest number of items in a task of top_k. Each task compares its queries with one range of
+# items. Every additional range costs a query additional time, about as much as scoring 100,000
+# items. With 2^18 items per task, all tasks of a search together took 1.20 times as long as one
+# search of all items.
 MIN_ITEMS = 1 << 19
 # The largest number of tasks. The number is limited because the scheduler of Dask takes about 1 ms
 # per task.
@@ -80,8 +81,8 @@ MAX_TASKS = 1 << 15
 # Each worker keeps the last evaluator in memory for its next tasks.
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
-# The share of a worker's memory limit that the tasks running on it may use together. The rest of
-# the memory is left for Python, Dask and the results of tasks.
+# All tasks that run on a worker may together use this share of the worker's memory limit. The rest
+# of the memory is left for Python, Dask and the results of tasks.
 _TASKS_SHARE = 0.5
 # The number of bytes per stored entry in a sparse matrix: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
@@ -89,8 +90,8 @@ _BYTES_PER_ENTRY = 12
 # takes 256 bytes per column of X. The number of partial sums is the average number of entries of a
 # column, divided by partial_sums.NNZ_PER_COLUMN.
 _SUM_BYTES_PER_ENTRY = 6
-# If X has fewer stored entries per column than this number, SparseOperator computes no partial sums
-# but may build the transpose of X.
+# If X has fewer stored entries per column than this number, SparseOperator may build the transpose
+# of X instead of computing partial sums.
 _ENTRIES_PER_COLUMN = 96
 # The factor Q (p, l) is part of the task graph. If Q were only in the memory of one worker, the
 # death of this worker would lose Q. A task graph that contains Q may be so large that Dask would

@@ -30,7 +30,8 @@ Result = TypeVar("Result", bound=type)
 # The method repr shows this many rows of a long table. A table of ten rows, its title and the
 # verdict together fit into the 24 lines of a terminal.
 MAX_ROWS = 10
-# The largest number of characters in a cell of a table, and in a line of the texts around it.
+# _LONGEST_CELL is the largest number of characters in a cell of a table. _LINE is the largest
+# number of characters in a line of the texts around a table.
 _LONGEST_CELL, _LINE = 60, 100
 
 

@@ -34,8 +34,8 @@ ORDER = (
     "distributed integrations plots",
     "cli",
 )
-# Only this import leads from a lower layer to a higher one: a measure that learns from neighbours
-# calls the search, which is built on measures.
+# Only this import leads from a lower layer to a higher one. The search is built on measures, but a
+# measure that learns from neighbours calls the search.
 EXCEPTIONS = {("fastcos.similarity.knn_stats", "search")}
 LEVEL_OF = {word: level for level, words in enumerate(ORDER) for word in words.split()}
 BELOW_KERNELS = {"numpy", "numba", "llvmlite", *sys.stdlib_module_names}
@@ -119,7 +119,9 @@ def test_imports_point_down():
             continue
         own = module_of(path).split(".")[1]
         for module in imported(path):
-            # A module that is imported from the public __init__ has no second part, and no level.
+            # `used` is the first part of the module's name after "fastcos.". It is empty if a name
+            # is imported from the public __init__. An empty `used` has no level, so the test
+            # reports such an import.
             used = module.partition(".")[2].partition(".")[0]
             if (module_of(path), used) in EXCEPTIONS:
                 continue

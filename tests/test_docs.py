@@ -129,7 +129,8 @@ PREPARED = {
     "docs/tutorial/movielens.md": movielens_page,
     "docs/scale.md": scale_page,
 }
-# These pages need two versions of a program; bench/gate/tests/test_processes.py makes their calls.
+# The code on these pages needs two versions of a program. The calls that these pages show are
+# tested in bench/gate/tests/test_processes.py.
 NOT_RUN = {"bench/gate/README.md", "bench/README.md"}
 
 
@@ -207,8 +208,8 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     flat.add(rows)
     _, indices = flat.search(rows[:5], 3)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        # The result of a search has three parts, so code that expects two parts in another order
-        # must fail.
+        # Code that was written for FAISS expects two arrays in another order. Such code must fail,
+        # and it does fail, because the result of a search has three parts.
         _, _ = index.search(rows[:5], 3)
     assert (index.search(rows[:5], 3).indices == indices).all()
     result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")
@@ -307,8 +308,8 @@ def test_pages_within_two_clicks_of_the_readme_are_readable_on_github():
 
 
 DISPLAYS = [(plots, name) for name in plots.__all__ if name.endswith("Display")]
-# Examples of functions show the records that metrics return, so records need no examples of their
-# own.
+# The examples of the metrics show the records that the metrics return. The records therefore need
+# no examples of their own.
 METRICS = [name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
 
 

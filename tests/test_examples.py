@@ -273,13 +273,15 @@ def test_service_keeps_items_of_its_model(retrieval, tmp_path):
             assert call("/items/7/similar") == before
             with urllib.request.urlopen(call.url + "/metrics", timeout=30) as answer:
                 assert "fastcos_stale 1" in answer.read().decode().splitlines()
-            # After the job has been corrected, the service accepts its index.
+            # When the job that makes the index has been corrected, the service accepts the new
+            # index.
             right = fastcos.SimilarityIndex(model="minilm@2").fit(rows)
             right.save(path, replace=True)
             # Either this call or an earlier REFRESH loads the index.
             assert call("/refresh", method="POST")[1]["items"] == 200
             assert "kept_the_old_items" not in call("/ready")[1]
-            # A change of an older version does not overwrite a newer version.
+            # A newer version has been published, but the service has loaded an older version. A
+            # change to the older version must not overwrite the newer version.
             retrieval.publish(folder, rows[:100], np.arange(100), "minilm@2")
             assert call("/items", change)[0] == 409
             assert call("/reload", method="POST")[1]["items"] == 100
@@ -577,7 +579,8 @@ def overlap_of_encoders(tmp_path, noise, *options):
 def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
     _, _, first, _, _, last = overlap_of_encoders(tmp_path, 0.0, "--samples", 2)
     assert last == "2 of 2 intervals contain the true overlap"
-    # A rotated encoder finds the same texts in each corpus that it encodes itself.
+    # The new encoder is a rotation of the old one. If both encoders encode the whole corpus, they
+    # find the same texts.
     assert [cell.strip() for cell in first.split("|")[6:8]] == ["1.0000", "1.0000"]
     _, _, *rows, _, last = overlap_of_encoders(tmp_path, 0.3, "--samples", 3)
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

@@ -12,7 +12,8 @@ from tests.test_determinism import PROMISED
 
 # These operations do not work on rows.
 SMALL = {"rescaling_distance"}
-# These operations have no results whose bits are promised.
+# fastcos does not promise the exact bits of the results of these operations, so they are not in
+# PROMISED.
 OTHERS = {"ingest_interactions", "read_interactions", "similarity_blocks"}
 
 

@@ -44,7 +44,8 @@ def table(n, m):
     import scipy.sparse as sp
     return sp.random_array((n, m), density=0.05, format="csr", rng=0, dtype=np.float32)
 """
-# For each feature of a CPU, an instruction that only code for tiers with this feature may contain.
+# Each key is a feature of a CPU. The value is part of an instruction that may occur only in the
+# code for tiers with this feature.
 INSTRUCTIONS = {"avx512f": "%zmm", "avx512vnni": "vpdpbusd", "amx-int8": "tdpbssd"}
 
 

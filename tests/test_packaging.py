@@ -92,10 +92,12 @@ def test_requirements_have_lower_bounds_and_only_numba_an_upper_one():
         assert "==" not in requirement
 
 
-# These distributions provide packages of another name.
+# Each key is the name of a package. The value is the name of the distribution that provides the
+# package.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
-# fastcos does not depend on these packages. It recognises the types of some of them if the caller
-# has imported the package, and it contains adapters for the others.
+# fastcos does not depend on these packages. For some of these packages, fastcos recognises objects
+# of their types if the caller has imported the package. For the other packages, fastcos contains
+# adapters.
 OF_THE_CALLER = {"langchain_core", "mteb", "scanpy", "torch", "vicinity", "anndata"}
 
 

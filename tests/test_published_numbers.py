@@ -73,8 +73,9 @@ def test_check_fails_on_a_number_that_is_too_old(tmp_path, run):
 
 
 def test_an_unknown_commit_is_reported_and_passes(tmp_path, run, monkeypatch):
-    # This test does not check how old the comparison `speed` is. Comparing the commits of `speed`
-    # would take seconds, so this line raises the limit.
+    # This test does not check how old the comparison `speed` is. The files of commits are compared
+    # only if there are more commits than a limit, and that would take seconds here. This line
+    # therefore raises the limit.
     monkeypatch.setitem(PUBLISHED, "speed", PUBLISHED["speed"]._replace(most_commits=10**6))
     answer = run("--check", "--record", str(record(tmp_path, "roofline", "0" * 40)))
     assert answer.returncode == 0

@@ -111,8 +111,8 @@ def test_both_directions_ignore_it_if_it_gives_all_users_one_score():
 
 def test_theorem_10_models_with_equal_differences_differ_by_one_affine_map():
     P, Q, _ = model()
-    # The singular value decomposition of the differences gives another model with equal
-    # differences.
+    # The singular value decomposition of the differences between scores gives another model, whose
+    # scores have the same differences.
     scores = P @ Q.T
     shifted = scores + np.random.default_rng(1).normal(size=(N_USERS, 1)) - scores[:, [4]]
     U, s, Vt = np.linalg.svd(shifted - shifted.mean(axis=1, keepdims=True))
@@ -131,9 +131,9 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     for loss in COMPARISONS:
         moved = loss((P + a) @ Q.T + (b - Q @ a), chosen)
         assert moved == pytest.approx(loss(P @ Q.T + b, chosen), rel=1e-12)
-    # Another model has the same differences of scores. The columns of its user matrix are random
-    # combinations of K + 1 vectors. Together with the vector of ones, these columns span the same
-    # space as the differences.
+    # Another model is made whose scores have the same differences between items. The columns of its
+    # user matrix are random combinations of K + 1 vectors. Together with the vector of ones, these
+    # columns span the same space as the differences.
     rng = np.random.default_rng(11)
     differences = P @ (Q - Q.mean(axis=0)).T + (b - b.mean())
     columns = np.linalg.svd(differences)[0][:, : K + 1]
@@ -142,8 +142,9 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     solution = np.linalg.lstsq(P2_and_one, differences, rcond=None)[0]
     np.testing.assert_allclose(P2_and_one @ solution, differences, atol=1e-10)
     Q2 = solution[:K].T + np.array([0.3, 0.1, -2.0])
-    # The items of the two models differ by a matrix G and a vector c. The users differ by the
-    # transposed inverse of G and another vector.
+    # The items of the second model are the items of the first model times a matrix G, plus a vector
+    # c. The users of the second model are the users of the first model times the transposed inverse
+    # of G, plus another vector.
     affine, _, rank, _ = np.linalg.lstsq(np.column_stack([Q, np.ones(N_ITEMS)]), Q2, rcond=None)
     assert rank == K + 1
     G, c = affine[:K], affine[K]
@@ -246,8 +247,8 @@ def test_centred_query_metric_ignores_affine_maps_and_the_plain_one_does_not():
     assert abs(given[0] - given[1]).max() > 0.1
     assert abs(plain[0] - plain[1]).max() > 0.1
     np.testing.assert_allclose(*centred, atol=1e-9)
-    # After the mean score of each user is subtracted, these are the correlations of the scores over
-    # users.
+    # Subtract the mean score of each user from the scores of this user. `expected` then contains
+    # the correlation, over all users, of the scores of every two items.
     scores = P @ Q.T
     expected = np.corrcoef((scores - scores.mean(axis=1, keepdims=True)).T)
     expected = np.sort(expected[~np.eye(N_ITEMS, dtype=bool)].reshape(N_ITEMS, -1))

@@ -32,7 +32,9 @@ LEADERBOARD = comparison.Leaderboard(
 )  # fmt: skip
 
 
-@functools.cache  # If this ran at import, every worker would wait until its kernels are compiled.
+# If the audit ran while this module is imported, every worker of pytest would wait until the
+# kernels of the audit are compiled.
+@functools.cache
 def audited():
     return fastcos.audit(ROWS, k=2)
 

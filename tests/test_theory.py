@@ -234,7 +234,8 @@ def test_ties_at_the_cut_leave_two_solutions_and_warn():
     with pytest.warns(AmbiguousSolutionWarning, match=text):
         A, B = solution(X, 2, 3.0)
     best = objective_dropout(X, A, B, 3.0)
-    other = B[[0, 2, 1, 3]]  # the other direction with the same singular value
+    # Two directions have the same singular value. `other` contains the direction that B lacks.
+    other = B[[0, 2, 1, 3]]
     assert not np.allclose(cosines(B), cosines(other))
     assert objective_dropout(X, other, other, 3.0) == pytest.approx(best, rel=1e-12)
 
@@ -509,7 +510,7 @@ def test_objective_2_is_a_rescaling_of_1_without_zeros():
     for strength, is_rescaling in ((s[3] / 2, True), ((s[2] + s[3]) / 2, False)):
         _, B = solution(X, 4, strength, "weight_decay")
         ratio = np.linalg.norm(B, axis=0) / np.linalg.norm(items, axis=0)
-        # B equals the items up to a D that may be singular.
+        # B is the item matrix of Eq. 1 times a diagonal matrix, which may be singular.
         np.testing.assert_allclose(B, items * ratio, atol=1e-10)
         assert (ratio > 0).all() == is_rescaling
 
@@ -696,8 +697,9 @@ def test_one_rescaling_collapses_all_cosines_to_one():
     plain_users, plain_items = embeddings(X, 4, 2.0)
     assert cosines(plain_items).min() < 0.9
     np.testing.assert_allclose(users @ items.T, plain_users @ plain_items.T, atol=1e-11)
-    X[:, 3] = 0  # An item without users violates the premise, so its row is zero.
+    # The premise does not hold for an item without users, because the row of this item is zero.
+    X[:, 3] = 0
     assert not cosines(embeddings(X, 4, 2.0, collapse)[1])[3].any()
-    # A second component without common users violates the premise as well.
+    # The premise does not hold, either, if two groups of items have no users in common.
     X = np.kron(np.eye(2), X[:40, 4:8])
     assert cosines(embeddings(X, 4, 2.0, collapse)[1])[:4, 4:].max() < 0.9

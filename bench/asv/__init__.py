@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-# asv imports this folder from the clone, but fastcos from the environment of the commit that it
-# measures. The root of the clone is appended to the path, so that Python finds `bench` in the clone
-# and fastcos in the environment.
+# asv imports this folder from the clone of the repository. fastcos must come from the environment
+# that asv has built for the commit that it measures. The root of the clone is appended to the path,
+# so that Python finds `bench` in the clone and fastcos in the environment.
 sys.path.append(str(Path(__file__).parents[2]))
 
 # asv.conf.json compiles the kernels of each commit into a separate cache.

@@ -15,7 +15,7 @@ from bench.compare import confirm, hard, large, ratios, render, tasks, turns, wo
 
 RESULTS = Path(__file__).parents[1] / "results"
 # If other programs disturbed some processes, these processes are measured again at the end of the
-# run, at most this many times.
+# run. This number is the limit on how often they are measured again.
 MAX_REPLACEMENTS = 2
 DESCRIPTION = """\
 Compare fastcos with the other libraries that are installed, in interleaved turns over fresh

@@ -37,9 +37,9 @@ def ratio_of(theirs, ours):
     ])  # fmt: skip
     n, mean, half = len(logs), logs.mean(), np.inf
     if n > 1:
-        # Each of two runs yields a mean over n processes. If the speed of the machine does not
-        # change, the standard deviation of the difference between the two means is the standard
-        # deviation of one process times sqrt(1/n + 1/n).
+        # Each of two runs yields a mean over n processes. Let s be the standard deviation of one
+        # process. If the speed of the machine does not change, the difference between the two means
+        # has the standard deviation s sqrt(1/n + 1/n).
         half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(2 / n)
     return tuple(float(value) for value in np.exp([mean, mean - half, mean + half]))
 

@@ -28,7 +28,9 @@ class Task(NamedTuple):
     operation: str  # the name of the function in bench/compare/libraries/*.py
     sizes: dict  # for each name of a size, the arguments of make
     make: Callable  # returns the arguments of the operation, by name
-    checker: Callable  # takes these arguments, and returns a function that refuses wrong answers
+    # `checker` takes the arguments that `make` returns. It returns a function that takes an answer
+    # and raises an error if the answer is wrong.
+    checker: Callable
 
 
 def search_of_embeddings(queries, n, d):

@@ -216,7 +216,8 @@ class RowMeasurement:
         libraries = {}
         for name, label in self._names.items():
             libraries[name] = library = {"name": label}
-            # A library is also absent if it failed only in a later process.
+            # A library that failed in a later process is listed as absent, even if it succeeded in
+            # the first process.
             if name in self._absent:
                 library["absent"] = self._absent[name]
                 continue

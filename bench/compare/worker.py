@@ -24,8 +24,9 @@ from bench.compare import libraries, settings
 ROOT = Path(__file__).parents[2]
 # The seconds that one turn of a library lasts. A call that takes less time is repeated.
 TURN_SECONDS = 0.02
-# Before the next library is called, all threads of a library must have used less than a tenth of a
-# core for 5 ms, because threads that wait actively would slow the next library down.
+# Some threads wait actively, in a loop, and would slow the next library down. The next library is
+# therefore called only when all threads of the previous library together have used less than a
+# tenth of a core for 5 ms.
 QUIET_SECONDS, QUIET_SHARE = 5e-3, 0.1
 # By default, threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s. With this setting,
 # they wait for only 2^22 cycles, which is 2 ms. This is still longer than the pause between two
@@ -151,7 +152,8 @@ def versions_of(module, blas):
 
 def description(name):
     """Return the facts about a library that the comparison needs before it starts processes."""
-    # This process has already loaded NumPy's BLAS, so the difference of two lists would lack it.
+    # Only the BLAS libraries that the import of the library loads are listed. NumPy's BLAS is
+    # already loaded, so for NumPy all loaded BLAS libraries are listed.
     before = {} if name == "numpy" else blas_libraries()
     module = library(name)
     blas = [version for path, version in blas_libraries().items() if path not in before]
@@ -245,7 +247,8 @@ def serve(name):
                 answer = answer_to(json.loads(line), name, state)
             except ImportError as error:
                 answer = {"missing": str(error)}
-            except Exception as error:  # any error of a library becomes the result of the library
+            # If a library raises an error, the error is reported as the result of this library.
+            except Exception as error:
                 answer = {"error": f"{type(error).__name__}: {error}"[:300]}
             answer["cpu_seconds"] = time.process_time()
             print(json.dumps(answer), file=output, flush=True)

@@ -56,9 +56,12 @@ def non_zeros(n):
 
 
 DECKS, NON_ZEROS = (100_000, 17_000, 6_000_000), (1_000_000, 4_000_000, 16_000_000)
-# Each curve varies one size, such as the number of rows. A curve consists of five values: the
-# operation; the name of the size; the exponent of the plain method; a function that returns the
-# arguments of the operation for a value of the size; and the values of the size.
+# Each curve varies one size, such as the number of rows. A curve consists of five values:
+# - the operation,
+# - the name of the size that varies,
+# - the exponent with which the time of the plain method grows with this size,
+# - a function that takes a value of the size and returns the arguments of the operation,
+# - the values of the size.
 CURVES = (
     (self_join, "rows", 2, lambda n: (n, 64, 10), (10_000, 20_000, 40_000, 80_000, 160_000)),
     (self_join, "rows of 768", 2, lambda n: (n, 768, 10), (5_000, 10_000, 20_000, 80_000)),

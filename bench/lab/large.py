@@ -60,9 +60,9 @@ EXPONENT = 0.8
 # memory, which takes 18 bytes per non-zero.
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
 # SECONDS contains the time that an operation takes per unit of work. For the operations on
-# interactions, the unit is a non-zero, in a run with 1e9 non-zeros and 64 columns. For the other
-# operations, the unit is a pair of rows with 256 columns. WRITING is the seconds per non-zero for
-# writing shards (docs/dev/benchmarks.md, "A billion non-zeros").
+# interactions, the unit is a non-zero; these times were measured with 1e9 non-zeros and 64 columns.
+# For the other operations, the unit is a pair of rows with 256 columns. WRITING is the seconds per
+# non-zero for writing shards (docs/dev/benchmarks.md, "A billion non-zeros").
 SECONDS = {"gram": 1.1e-7, "svd": 5.3e-7, "items": 2.9e-7, "search": 5e-10, "audit": 1e-9}
 WRITING = 3e-7
 # The number of items or columns whose answers are computed again in float64.

@@ -23,9 +23,9 @@ from fastcos.search.layout import tile_layout
 # The seconds that a probe takes. A probe is a hundred times as long as the start of a thread, but
 # much shorter than a turn (a series of timed calls).
 _PROBE_SECONDS = 2e-3
-# The smallest and the largest number of bytes that a probe of the bandwidth reads. The smallest
-# number fits in a first-level cache, and the largest number is twice the size of the largest
-# last-level cache.
+# The smallest and the largest number of bytes that a probe of the bandwidth reads. _MIN_PROBE_BYTES
+# bytes fit in a first-level cache. _MAX_PROBE_BYTES is twice the size of the largest last-level
+# cache.
 _MIN_PROBE_BYTES, _MAX_PROBE_BYTES = 2**16, 2**28
 # The number of probes per resource. The highest rate of these probes counts as the peak rate of the
 # machine.
@@ -39,11 +39,11 @@ _GATHERED_ROWS = 2**10
 # The number of rows and columns of the matrices that the gemm probes multiply. Matrices of this
 # size are multiplied at nearly the highest rate. One product takes 10 ms at 100 GFLOP/s.
 _GEMM_SIZE = 768
-# The number of columns of the tile probe. Packed as int8, a panel of items and a panel of queries
-# with this number of columns take 16 kB.
+# The number of columns of the panels that the tile probe multiplies. A panel of items and a panel
+# of queries with this number of columns together take 16 kB if they are packed as int8.
 _TILE_DEPTH = 256
-# The number of blocks that the tile probe multiplies. With AMX, this takes 2 ms, and the rate
-# differs from the rate of 512 blocks by at most 2 %.
+# The number of blocks that the tile probe multiplies. With AMX, multiplying this number of blocks
+# takes 2 ms. If 512 blocks are multiplied instead, the rate changes by at most 2 %.
 _TILE_BLOCKS = 16
 
 
@@ -63,8 +63,8 @@ class Work(NamedTuple):
     reads: float = 0.0
     writes: float = 0.0
     # `gathers` is the number of rows that are read one by one from a float32 table, and `table` is
-    # the shape of this table. `order` contains the first of the row numbers as int32, in the order
-    # in which the rows are read; None stands for random row numbers.
+    # the shape of this table. `order` contains row numbers as int32, in the order in which the rows
+    # are read; it need not contain all of them. If `order` is None, the probe reads random rows.
     gathers: float = 0.0
     table: tuple[int, int] = (0, 0)
     order: Any = None
@@ -120,8 +120,8 @@ def roofs():
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
     rates = _tile_rate, _gemm_rate("float32"), read_rate
-    # The highest rate of several probes counts. The first probe also compiles its kernel, and other
-    # work on the machine lowers the rates.
+    # The highest rate of several probes counts, because some probes are too slow: the first probe
+    # also compiles its kernel, and other work on the machine slows down any of the probes.
     best = [max(rate() for _ in range(_ROOF_PROBES)) for rate in rates]
     return {tile: 2 * best[0], "float32 gemm": 2 * best[1]}, best[2]
 

@@ -64,8 +64,7 @@ def packing_against_scoring(d):
     n_items = 12_800_000 // d
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
-    # With each of these settings of the cost model, the planner chooses the same method for any
-    # number of queries.
+    # Each of these settings makes the planner choose one method, whatever the number of queries is.
     never = {"min_queries_unpacked": 1, "max_queries_unpacked": 0}
     always = {"min_queries_unpacked": 1, "max_queries_unpacked": 10**6, "min_work_unpacked": 0}
     costs_by_method = (

@@ -23,8 +23,8 @@ from bench.lab.timing import in_turns
 K = 10
 # The numbers of queries, items and columns of each search.
 SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
-# FAISS multiplies by BLAS if a batch has at least this many queries. The first number is so large
-# that FAISS never multiplies by BLAS here. With the second number, FAISS always multiplies by BLAS.
+# FAISS uses BLAS for its products if a batch has at least this many queries. The first number is so
+# large that FAISS never uses BLAS here. With the second number, FAISS always uses BLAS.
 BLAS_THRESHOLDS = (2**30, 1)
 
 

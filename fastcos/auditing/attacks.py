@@ -15,17 +15,19 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# To remove a neighbour of an item, an attack first takes the k items that follow the neighbour in
-# the item's list, and looks for weights that move these items closer to the item. If these weights
-# do not remove the neighbour, the attack looks for weights that move a single competing item closer
-# to the item. An attack tries at most _COMPETITORS competing items.
+# An attack tries to remove one neighbour from the list of an item. It first looks for weights of
+# the dimensions that move the next k entries of the list closer to the item. If these weights do
+# not remove the neighbour, the attack tries single competing items, at most _COMPETITORS of them.
+# For each competing item, it looks for weights that move this competing item closer.
 _COMPETITORS = 1
-# An attack removes a neighbour if at least k listed items become nearer to the item than the
-# neighbour is. The list of an item contains its k nearest neighbours and the next N_LISTED items.
+# The list of an item contains its k nearest neighbours and the next N_LISTED items. An attack has
+# removed a neighbour if at least k items of this list have become nearer to the item than the
+# neighbour.
 N_LISTED = 48
 # An attack tries only an ascending list of condition numbers, which are called levels. The
-# logarithm of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. Rounding a
-# radius up to a level therefore raises its logarithm by at most 3 %.
+# logarithm of each level is 3 % larger than the logarithm of the previous level; the exact factor
+# is exp(_LEVEL_STEP). Rounding a radius up to a level therefore raises its logarithm by at most
+# 3 %.
 _LEVEL_STEP = 0.03
 
 

@@ -14,17 +14,17 @@ BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts",
 CENTERED = "centered"
 # To compare the audited factors with a form, the audit computes the linear map from the factors to
 # the form. If the condition number of this map is below SAME_CONDITION, the audit concludes that
-# the factors have the form. A map with a condition number of 1.05 changes Fisher's z of a cosine by
-# at most 0.05. SAME_CONDITION is above 1, because factors that come from gradient training or from
-# a randomized SVD differ slightly from the exact form. SAME_CONDITION is low enough to distinguish
-# two forms if the map from one to the other has a condition number of 1.1.
+# the factors are in this form. A map with a condition number of 1.05 changes Fisher's z of a cosine
+# by at most 0.05. Gradient training and a randomized SVD return factors that differ slightly from
+# the exact form, so SAME_CONDITION is above 1. Two forms with a condition number of 1.1 between
+# them are still distinguished.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
 # around the converged form during training. The script examples/scale_of_dimensions.py trained
-# models for at least twice the number of epochs after which the initial scale is forgotten. In its
-# 232 measurements, the condition number of the map from the factors to the converged form was at
-# most 1.08.
+# models at least twice as long as it takes until the initial scale is forgotten. In the 232
+# measurements of this script, the condition number of the map from the factors to the converged
+# form was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).

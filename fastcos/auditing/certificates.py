@@ -148,9 +148,9 @@ def certified_neighbors(
     )
     radius = linear_radii(sample, neighbors.indices, k)
     if family == "rescaling":
-        # The last level is ``condition``. A neighbour that is certified at this level must count as
-        # certified at ``condition``, which requires a radius above ``condition``. Therefore all
-        # levels are raised slightly.
+        # The last level is ``condition``. A neighbour that is certified at the last level must
+        # count as certified at ``condition``, so its radius must be above ``condition``. Therefore
+        # all levels are raised slightly.
         levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
         radius = np.maximum(radius, rescaling_radii(sample, k, levels, progress))
     indices, scores = neighbors.indices[:, :k].copy(), neighbors.scores[:, :k].copy()

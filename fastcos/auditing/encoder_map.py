@@ -199,14 +199,14 @@ def map_encoder(
         )
         for queries in (mapped_queries, half_mapped_queries)
     )
-    # The final map is better than the map of a fold. The final map is fitted on all texts, whereas
-    # the map of a fold is fitted on only nine tenths of the texts. The advantage of the final map
-    # is estimated from ``gain``. The variable ``gain`` is the difference of two mean overlaps: the
-    # overlap of the maps of the folds, minus the overlap of maps that are fitted on half as many
-    # texts. Let m be the number of texts on which a map is fitted. If the error of a map is
-    # proportional to 1 / m, the overlap of the final map exceeds the overlap of the map of a fold
-    # by 10 % of ``gain``. If the error decreases linearly with log m, the difference of the two
-    # overlaps is 15 % of ``gain``.
+    # The final map is fitted on all texts, whereas the map of a fold is fitted on only nine tenths
+    # of the texts. The final map therefore has a larger overlap than the maps of the folds. To
+    # estimate how much larger, the function also fits maps on half as many texts as the maps of the
+    # folds. ``gain`` is the mean overlap of the maps of the folds, minus the mean overlap of the
+    # maps that are fitted on half as many texts. Let m be the number of texts on which a map is
+    # fitted. If the error of a map is proportional to 1 / m, the overlap of the final map is larger
+    # by 10 % of ``gain``. If the error decreases linearly with log m, it is larger by 15 % of
+    # ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

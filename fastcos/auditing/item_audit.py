@@ -43,8 +43,8 @@ _LABELLED_ROWS = 1000
 # A test compares the labels of items with the labels of their neighbours. At most _QUERIES labelled
 # items take part in the test.
 _QUERIES = 20_000
-# Number of items from which the sensitivity index is computed. The index is a mean over all pairs
-# that consist of one of these items and one of its neighbours.
+# Number of items from which the sensitivity index is computed. The index is a mean over pairs. Each
+# pair consists of one of these items and a neighbour of this item.
 _INDEXED_ROWS = 2000
 # The report compares the sensitivity index in the basis of the model with its mean over
 # _RANDOM_BASES random bases.

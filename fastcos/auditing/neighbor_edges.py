@@ -148,8 +148,8 @@ def nearest_items(
     queries = memmap.take_rows("items", sample.items, sample.rows)
     neighbors = index.search(queries, length + 1, **options)
     is_removed = neighbors.indices == sample.rows[:, np.newaxis]
-    # If an item has many duplicates, its list may contain only duplicates and not the item itself;
-    # in this case, the last duplicate is removed instead of the item.
+    # Each item is removed from its own list. If an item has many duplicates, its list may contain
+    # only duplicates, and not the item itself. In this case, the last duplicate is removed instead.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(

@@ -29,8 +29,8 @@ _NOT_FREE = (
     "report does not show that the neighbours are arbitrary."
 )
 # Each key is the name of a form in which users and items have the same Gram matrix. Each value
-# contains two texts: a description of the form, and the kinds of training without weight decay
-# whose result is close to this form.
+# contains two texts. The first text describes the form. The second text names kinds of training
+# that lead close to this form even without weight decay.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",

@@ -58,9 +58,9 @@ def robustness_curve(
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
-        # number, and every rescaling is a linear map. The largest share of neighbours that a map
-        # replaces therefore never falls as the condition number rises, and it is never smaller for
-        # linear maps than for rescalings.
+        # number. The largest share of neighbours that a map can replace therefore never falls as
+        # the condition number rises. Every rescaling is a linear map. At each condition number, the
+        # largest share is therefore at least as high for linear maps as for rescalings.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

@@ -34,39 +34,42 @@ _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
 # If the search uses a sample, an audit uses only _MIN_STARTS starting points. With more starting
-# points, the search finds a map that replaces more neighbours in the sample, but not outside it. If
-# the search uses all items, the number of starting points is _START_BUDGET divided by the product
-# of the numbers of rows and dimensions, but at least _MIN_STARTS and at most N_STARTS. For 1,000
-# items with 50 dimensions, an audit uses 4 starting points. The share of replaced neighbours is 0.2
-# percentage points higher with 4 starting points than with 2.
+# points, the search would find a map that replaces more neighbours of the sampled items, but not
+# more neighbours of other items. If the search uses all items, it has _START_BUDGET / (rows *
+# dimensions) starting points, but at least _MIN_STARTS and at most N_STARTS. For 1,000 items with
+# 50 dimensions, an audit uses 4 starting points. The share of replaced neighbours is 0.2 percentage
+# points higher with 4 starting points than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # Number of trial flips of weights per dimension in one search. A search on a sample tries only half
-# as many flips: with more flips, it finds a map that replaces more neighbours in the sample, but
-# not outside it. A search for a linear map also tries only half as many flips. For 1,000 items with
-# 50 dimensions, for which a search uses all items, twice the number of flips would increase the
-# share of replaced neighbours by only 0.3 percentage points.
+# as many flips. With more flips, it would find a map that replaces more neighbours of the sampled
+# items, but not more neighbours of other items. A search for a linear map also tries only half as
+# many flips. For 1,000 items with 50 dimensions, a search uses all items. Twice the number of flips
+# would then increase the share of replaced neighbours by only 0.3 percentage points.
 _FLIPS_PER_DIMENSION = 12
-# Number of weights that are flipped together when no single flip replaces more neighbours.
+# When no flip of a single weight replaces more neighbours, this number of weights are flipped
+# together, and the search continues from there.
 _FLIPPED_TOGETHER = 3
-# A competing item replaces a neighbour of a sampled item if a map brings the competing item nearer
-# to the sampled item than the neighbour. Let z be the artanh of a cosine with the sampled item. The
-# gap between a competing item and a neighbour is the z of the neighbour minus the z of the
-# competing item. By Theorem 6, no map brings a competing item nearer than the neighbour if the gap
-# exceeds _PROVEN_GAP times the logarithm of the condition number. To save time, the search
-# considers only items whose gap is at most _SEARCH_GAP times this logarithm. With a _SEARCH_GAP of
+# A competing item may replace a neighbour of a sampled item: after a map, the competing item is
+# nearer to the sampled item than the neighbour is. Let z be the artanh of a cosine with the sampled
+# item. The gap between a competing item and a neighbour is the z of the neighbour minus the z of
+# the competing item. Let κ be the condition number. If the gap exceeds _PROVEN_GAP * log(κ), the
+# competing item cannot replace the neighbour under any map (Theorem 6). To save time, the search
+# considers only competing items whose gap is at most _SEARCH_GAP * log(κ). With a _SEARCH_GAP of
 # 0.6, the search in a small model would miss some of the edges that a map can remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The number of removed edges is a step function without a useful gradient. The first starting
 # points are therefore computed from the gradient of a smoothed number. For each of these starting
-# points, _WIDTHS contains one width of the smoothing. The widths are in units of the largest change
-# of a score that a map can cause.
+# points, _WIDTHS contains one width of the smoothing. A width of 1 is the largest change of a score
+# that a map can cause.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step of the search uses the next
-# width, and starts from the gradient at the map that the previous step found.
+# width. A step starts from the map that the previous step found, and computes the gradient at this
+# map.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # For a robustness curve, most searches start from the map that was found for another condition
-# number. Such a search tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. The shares
-# of replaced neighbours after 1, 2 and 4 flips per dimension differ by at most 1 %.
+# number. The number of trial flips of weights in such a search is _CURVE_FLIPS_PER_DIMENSION times
+# the number of dimensions. The shares of replaced neighbours after 1, 2 and 4 flips per dimension
+# differ by at most 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5

@@ -254,8 +254,8 @@ def _next_commands(
     columns = options.option_words(args, *options.INTERACTION_COLUMNS)
     if best.rescaling == NO_MODEL:
         if args.labels:
-            # The best measure compares the columns of X. No command finds neighbours with such a
-            # measure, so none is suggested.
+            # The recommended candidate compares items by the columns of X. No command finds
+            # neighbours in this way, so no command is suggested.
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = (

@@ -120,7 +120,8 @@ def run(args: argparse.Namespace) -> int:
             neighbors = top_k(
                 queries, searched_items, k, progress=progress, out=out_folder, **settings
             )
-    # The message begins with "out", an argument of top_k, and must name the option instead.
+    # The message begins with "out", the name of an argument of top_k. For users of the command,
+    # "out" is replaced by the name of the option, --checkpoint.
     except OccupiedError as error:
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns, calibration)

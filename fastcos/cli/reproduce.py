@@ -34,8 +34,8 @@ examples:
     --label-column cluster
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
-# The λ of Eq. 1 in the paper is 10,000 for 20,000 users. For other numbers of users, λ must grow in
-# proportion to the number of users, as the entries of X'X do.
+# The λ of Eq. 1 in the paper is 10,000 for 20,000 users. The entries of X'X grow in proportion to
+# the number of users, so λ must grow in the same proportion.
 REGULARIZATION_PER_USER = 0.5
 
 
@@ -87,7 +87,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.only_data:
         return _write_data(simulation, args, folder)
-    # The imports of the comparison and of the page take time, so they follow the first message.
+    # Importing the comparison and the page takes time. They are therefore imported only after the
+    # first message has been printed.
     from fastcos.comparison import compare
     from fastcos.plots.html import figure_page
 

@@ -160,8 +160,8 @@ def _progress(*columns: "ProgressColumn") -> "Progress":
 
     console = _console(stderr=True)
     text = TextColumn("{task.description}", markup=False)
-    # One step may take minutes. By default, rich estimates the speed from the last 30 s, so it
-    # would show no estimate of the remaining time during a step of more than 30 s.
+    # One step may take minutes. By default, rich estimates the remaining time from the steps of the
+    # last 30 s. If a step took longer than 30 s, rich would show no estimate.
     return Progress(
         SpinnerColumn(), text, TimeElapsedColumn(), *columns, console=console, transient=True,
         disable=not console.is_terminal, speed_estimate_period=600, get_time=time.monotonic,

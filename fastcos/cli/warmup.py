@@ -75,8 +75,9 @@ def run(args: argparse.Namespace) -> int:
         )
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
-    # Jobs for different tiers never compile the same code, so processes that run at the same time
-    # rarely wait for each other.
+    # Jobs for different tiers never compile the same code. If there are several tiers, adjacent
+    # jobs in this list are for different tiers, so processes that run at the same time rarely wait
+    # for each other.
     jobs = [(job, tier) for job in JOBS for tier in tiers]
     messages: set[str] = set()
     n_processes = min(config.n_threads(), len(jobs))

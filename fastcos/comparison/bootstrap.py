@@ -24,8 +24,8 @@ N_BLOCKS = 20
 _MAX_LISTED = 3
 
 # An estimate is a function that returns the scores (r, c) of c candidates on r bootstrap samples.
-# An estimate takes two arguments. The first argument is an array of weights (r, n): the number of
-# times that each of n units occurs in each bootstrap sample. The second argument contains the
+# An estimate takes two arguments. The first argument is an array of weights (r, n). Entry (i, j) is
+# the number of times that unit j occurs in bootstrap sample i. The second argument contains the
 # indices of the candidates.
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 

@@ -38,25 +38,26 @@ DEFAULT_MEASURES = frozenset((
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # The measures that compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# By default, these measures are not candidates, because they would repeat scores that the plain
-# cosine has under one of the rescalings.
+# By default, these measures are not candidates. Each of them equals the plain cosine under one of
+# the rescalings, and would only repeat its scores.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # _EQUAL maps a measure to another measure that ranks the items in the same order for every query.
 # For each query, the measures "angular" and "query_normalized" are increasing functions of the
 # cosine. The measure "ica_cosine" differs from "whitened_cosine" only by a rotation. The measure
-# "weight_cosine" equals the cosine, because a comparison passes the rows [b_i, b_i] to it.
+# "weight_cosine" compares rows [a_i, b_i]. A comparison passes the rows [b_i, b_i] to it, and for
+# such rows it equals the cosine.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# The keys are measures that use a model if there is one, and otherwise compare the unchanged rows.
-# Each value replaces the attribute ``needs`` of the measure, which names the data that the measure
-# requires.
+# The keys are measures for which a model is optional: without a model, they compare the unchanged
+# rows. The attribute ``needs`` of a measure names the data that the measure requires. A comparison
+# uses the values below instead of the attribute.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# The attribute ``needs`` of a measure names the data that the measure requires. The code below
-# tests for two of the possible values, which therefore have names.
+# The attribute ``needs`` of a measure names the data that the measure requires. These are the two
+# values of ``needs`` for which the code below tests.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
 # The words with which the leaderboard describes required data to its readers.

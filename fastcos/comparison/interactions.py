@@ -51,15 +51,16 @@ from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
 from fastcos.validation import Integers
 
-# Rescalings are scored on a sample of n items, and measures are scored on a larger sample: they
-# rank RANKED_PER_SAMPLED * n items. Each of the ranked items has a label or has been seen by one of
-# the evaluated users. For n = 2,000, the measures rank 10,000 items, so even a label that only
-# 0.2 % of the items share occurs 20 times.
+# Rescalings are scored on a sample of n items. Measures are scored on a larger sample, in which
+# they rank RANKED_PER_SAMPLED * n items. Each of the ranked items has a label or has been seen by
+# one of the evaluated users. For n = 2,000, the measures rank 10,000 items, so even a label that
+# only 0.2 % of the items share occurs 20 times.
 RANKED_PER_SAMPLED = 5
-# Bytes of memory per entry of X while the columns of X are compared without a model. Each entry is
-# stored twice in float32: in the matrix of all columns and in the matrix of the labelled columns.
-# Each entry is also stored three times in float64: converted, normalised and packed. With the
-# default working memory of 1 GiB, columns are compared if X has at most 2^25 entries.
+# The columns of X can be compared without a model. This takes this number of bytes of memory per
+# entry of X, whether the entry is zero or not. Each entry is stored twice in float32: in the matrix
+# of all columns and in the matrix of the labelled columns. Each entry is also stored three times in
+# float64: converted, normalised and packed. With the default working memory of 1 GiB, the columns
+# are therefore compared only if X has at most 2^25 entries.
 BYTES_PER_COLUMN_ENTRY = 32
 
 

@@ -21,8 +21,9 @@ Task = HeldOutTask | LabelTask | PairTask
 # An executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the
 # jobs.
 Executor = Callable[[Any, Sequence[Any]], Iterable[Any]]
-# A pair of values: the scores of a candidate on the units of a task, and the neighbours of the
-# example items.
+# The result for one candidate consists of two values. The first value contains the scores of the
+# candidate, one for each unit of the task. The second value contains the neighbours of the example
+# items.
 CandidateScores = tuple[Any, Example | None]
 
 
@@ -43,8 +44,8 @@ class CandidateEvaluator:
         self, task: Task, embeddings: Callable[[str], Embeddings], examples: Integers | None
     ) -> None:
         self._task, self._embeddings, self._examples = task, embeddings, examples
-        # Candidates under the same rescaling are consecutive, so it is enough to cache the
-        # embeddings under one rescaling.
+        # All candidates under one rescaling follow each other. It is therefore enough to cache the
+        # embeddings under the latest rescaling.
         self._cache: tuple[str, Embeddings] | None = None
 
     def evaluate(self, job: Candidate) -> CandidateScores | ValueError:

@@ -19,8 +19,9 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$lte": operator.le,
     "$in": lambda value, values: value in values,
 }
-# For each negated operator, the operator that it negates. A negated operator also matches documents
-# that lack the key.
+# Each key is a negated operator, and the value is the operator that it negates. A negated operator
+# matches every document that the other operator does not match, including documents that lack the
+# key.
 _NEGATIONS = {"$ne": "$eq", "$neq": "$eq", "$nin": "$in"}
 _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 

@@ -13,9 +13,10 @@ from fastcos.io.streams import open_bytes
 from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
 
-# Empty rows and columns take memory, but no bytes of a file, so a tiny file could make the reader
-# allocate a large amount of memory. Therefore the number of rows and the number of columns must
-# each be at most _FREE_SIDE plus _SIDE_PER_ENTRY times the number of entries.
+# Empty rows and columns take memory, but they take no space in a file. A tiny file with many empty
+# rows could make the reader allocate a large amount of memory. Therefore the number of rows and the
+# number of columns must each be at most _FREE_SIDE plus _SIDE_PER_ENTRY times the number of
+# entries.
 _FREE_SIDE = 1_000_000
 _SIDE_PER_ENTRY = 64
 

@@ -93,8 +93,8 @@ class DelimitedTable:
         quotes: bool = True,
     ) -> None:
         self.path = path
-        # In columns that are not read, bytes that are not UTF-8 must not raise an error, so
-        # decoding accepts such bytes here.
+        # Columns that are not read may contain bytes that are not UTF-8. Such bytes must not raise
+        # an error, so decoding accepts them here.
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         first_line = text.readline()
         if not first_line.strip():

@@ -30,8 +30,8 @@ from fastcos.validation import Integers, as_count, as_path, check_none, check_te
 
 # Number of rows of a memory map that are validated at a time.
 _ROWS = 8192
-# A table without columns of users and items contains vectors if it has at least this number of
-# columns of numbers.
+# A table counts as a table of vectors if it has no columns of users and items, and if at least this
+# many of its columns contain numbers.
 _MIN_NUMBER_COLUMNS = 8
 # Names of arrays with ids in .npz and .safetensors files.
 ID_NAMES = ("ids", "words", "names")

@@ -51,8 +51,8 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
                 got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
                 raise FastcosFormatError(f"{path} must {rule}, got {got}")
             text = _as_word(path, word, number)
-            # Raise at once, so that a decompression bomb that repeats one line does not fill the
-            # memory.
+            # A decompression bomb may repeat one line very often. The error is therefore raised at
+            # the first repeated word, before the words fill the memory.
             if text in words:
                 raise FastcosFormatError(
                     f"{path}: words must be distinct, got {text!r} again in line {number}"

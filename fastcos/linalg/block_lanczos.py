@@ -21,10 +21,10 @@ from fastcos.validation import Floats
 # During this number of steps after a block has been widened, the iteration does not check the
 # residuals, so that the new directions can converge.
 _STEPS_AFTER_WIDENING = 4
-# The level of rounding errors is about the machine precision times the largest eigenvalue. If the
-# norm of a direction of a block is at most _SHORT times this level, the block is orthogonalised
-# again before it is scaled to unit norm. If the norm is at most _NEGLIGIBLE times this level, the
-# direction counts as 0.
+# The level of rounding errors is about the machine precision times the largest eigenvalue. A block
+# consists of several directions. If the shortest direction has a norm of at most _SHORT times this
+# level, the block is orthogonalised again before its directions are scaled to unit norm. A
+# direction whose norm is at most _NEGLIGIBLE times this level counts as 0.
 _SHORT = 100
 _NEGLIGIBLE = 8
 # Sums over rows are computed in parts of at least this number of rows. Inside a part, products are
@@ -73,8 +73,8 @@ class SVDProgress:
         """Reset the counts of columns before an iteration, or before its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
-        # Most iterations end before the first restart, so the first estimate of the total number of
-        # columns is the number that the basis has at a restart.
+        # Most iterations end before the first restart. The total number of columns is therefore
+        # first estimated as the size of the basis at a restart.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)
@@ -301,8 +301,8 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # If removing the basis from Q has shortened a direction of Q by at least half, this
-        # direction consisted mostly of rounding errors, so it is dropped.
+        # A direction of Q had the norm 1 before the basis was removed from Q. If its norm is now at
+        # most 0.5, the direction consisted mostly of rounding errors. Such directions are dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

@@ -36,11 +36,12 @@ Matrix = npt.NDArray[np.floating[Any]]
 # times the number of columns of the factor. A block with this much work takes about half a
 # millisecond.
 WORK_PER_BLOCK = 1 << 24
-# The largest number of non-zeros of one block of rows, even if the factor has few columns.
-# Multiplying a block with this number of non-zeros takes at least a fifth of a millisecond.
+# The largest number of non-zeros of one block of rows. If the factor has few columns,
+# WORK_PER_BLOCK alone would allow larger blocks. Multiplying a block with this number of non-zeros
+# takes at least a fifth of a millisecond.
 _NNZ_PER_BLOCK = 1 << 18
-# If there are several blocks, their number is a multiple of 4, so that 2 or 4 threads have equal
-# shares.
+# If there are several blocks, their number is a multiple of 4, so that each of 2 or 4 threads gets
+# the same number of blocks.
 _EVEN_BLOCKS = 4
 # A panel is a group of columns of a factor. Each row of a panel has this number of bytes, which is
 # enough for 64 float32 columns.
@@ -51,16 +52,17 @@ LARGEST_INT32 = 2**31 - 1
 # from memory. Kernels therefore bypass the caches when they write a product of this size to memory,
 # which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
-# If a product is summed over all rows of X in order, each thread multiplies one group of columns of
-# the factor at a time. The width of a group is a multiple of this number.
+# If a product is a sum over all rows of X in a fixed order, the rows are not divided among the
+# threads. Instead, the columns of the factor are divided into groups, and each thread multiplies
+# one group at a time. The width of a group is a multiple of this number.
 _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
-# piece. On an Intel CPU, we compared pieces of 1 MiB with an uncut A. Cutting A made the product
-# 1.7 times as fast if an average row of X had 20 non-zeros per piece. If an average row had only 7
-# non-zeros per piece, cutting A made the product take 1.4 times as long. On an AMD CPU (Zen 5),
-# cutting A into five pieces doubled the time of a product whose X had 20,000 columns and 60
-# non-zeros per row.
+# piece. On an Intel CPU, we compared a product with A in pieces of 1 MiB with a product with A in
+# one piece. With 20 non-zeros per piece in an average row of X, cutting A made the product 1.7
+# times as fast. With only 7 non-zeros per piece, the product took 1.4 times as long. On an AMD CPU
+# (Zen 5), we multiplied an X with 20,000 columns and 60 non-zeros per row. Cutting A into five
+# pieces doubled the time of this product.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
@@ -314,8 +316,8 @@ class SparseOperator(Operator):
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
         # If indptr had a wider type than the row numbers, SciPy would convert the row numbers to
-        # this type. Therefore indptr gets the narrowest type that can hold both the values of
-        # indptr and the row numbers.
+        # this type. Therefore indptr gets the narrowest type that can hold its own values as well
+        # as all row numbers.
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 

@@ -22,9 +22,9 @@ NNZ_PER_COLUMN = 48
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24
-# If there are more than two parts, their number is a multiple of 4, so that 2 or 4 threads have
-# equal shares. If X has 3 million non-zeros, X'(X Q) takes 5% less time with 4 parts than with 3
-# (bench/lab/curves.py).
+# If there are more than two parts, their number is a multiple of 4, so that each of 2 or 4 threads
+# gets the same number of parts. If X has 3 million non-zeros, X'(X Q) takes 5% less time with 4
+# parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
 # Memory holds the sums of at most this number of parts per thread. Whenever all sums in memory have
 # been computed, the threads wait for each other, and the sums are added to the total.

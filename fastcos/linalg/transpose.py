@@ -35,8 +35,8 @@ def transposed(
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only
     indptr, indices, data = read_only(indptr), read_only(indices), read_only(data)
-    # The number of parts may depend on the number of threads, because the result does not depend on
-    # the parts.
+    # The result does not depend on how the rows are divided into parts. The number of parts can
+    # therefore be chosen by the number of threads.
     threads = config.n_threads() if n_threads is None else n_threads
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))

@@ -35,7 +35,7 @@ _PAIRS_PER_TASK = 10_000_000
 # By default, the cosines of all pairs are sorted if there are at most this many pairs. 2,896 rows
 # form nearly this many pairs.
 _SORTED_PAIRS = 2**22
-# Number of rows whose cosines with all rows are computed at a time.
+# The cosines of this number of rows with all rows are computed at a time.
 _ROWS = 192
 
 
@@ -360,8 +360,8 @@ def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
     cuts = []
     for stratum in range(1, n_strata):
         n_below = -(-stratum * n_pairs // n_strata)
-        # Find by bisection the smallest float x such that at least n_below pairs have a level of at
-        # most x.
+        # Count the pairs whose level is at most x. Find by bisection the smallest float x for which
+        # this count is at least n_below.
         low, high = np.nextafter(2 * levels[0], -np.inf), 2 * levels[-1]
         while (middle := low + (high - low) / 2) not in (low, high):
             if pair_reductions.pairs_at_most(levels, middle) >= n_below:

@@ -21,8 +21,8 @@ from fastcos.validation import Floats, Integers
 SIGNIFICANT = 0.005 / 3
 # Number of permutations of the labels. The smallest possible p-value, 1 / 600, is significant.
 _PERMUTATIONS = 599
-# A significant AUC below WEAK_AUC is called weak, because a few groups of similar items are enough
-# to make such an AUC significant.
+# Even a few groups of similar items can make an AUC below WEAK_AUC significant. Such an AUC is
+# therefore called weak.
 WEAK_AUC = 0.55
 # Number of permuted label codes that are in memory at a time; 2^24 codes take 64 MiB.
 MAX_ENTRIES = 2**24
@@ -107,8 +107,9 @@ class LabelTest(Record):
         significant_tests = [text for text, p in tests if p <= SIGNIFICANT]
         names = ", ".join(class_test.label for class_test in self.classes[:3])
         if significant_tests:
-            # A few labels may determine the mean over all labels, so the conclusion also names the
-            # labels that are recovered when each label is tested by itself.
+            # A few labels may determine the mean over all labels. Each label is therefore also
+            # tested by itself, and the conclusion names the labels that are recovered in these
+            # tests.
             sentence = (
                 f" Tested individually, {len(self.classes)} of {self.n_tested} labels are "
                 f"recovered: {names}"

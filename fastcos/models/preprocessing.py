@@ -21,8 +21,9 @@ from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
-# Number of bytes that each entry of X'X takes while X'X is converted to PPMI. At this time, memory
-# contains the entry in CSR form and in coordinate form, and intermediate results.
+# Number of bytes that each entry of X'X takes while X'X is converted to PPMI. During the
+# conversion, memory contains each entry in CSR form and in coordinate form, and also intermediate
+# results.
 _BYTES_PER_PRODUCT = 64
 
 

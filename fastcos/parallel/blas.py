@@ -20,16 +20,16 @@ class _State:
 
 _state = _State()
 
-# OpenBLAS stops its threads when a process forks, and starts them again at the next product. While
-# it starts them, it holds a lock that a child process inherits. If a process forks while another
-# thread starts the threads of OpenBLAS or computes a product, the child hangs, and the parent may
-# hang. Therefore a fork waits until no thread of the process is running BLAS. A call that may use
-# several BLAS threads holds _locks[0], so that only one call of this kind runs at a time. Without
-# this rule, two calls that start the threads of OpenBLAS at the same time after a fork would hang.
-# Waiting for _locks[0] costs hardly any time, because OpenBLAS runs calls with several threads one
-# after the other in any case. A call that is limited to one BLAS thread holds another lock than
-# _locks[0]. The id of the calling thread decides which lock this is, so that two limited calls
-# rarely wait for each other.
+# OpenBLAS stops its threads when a process forks, and starts its threads again at the next product.
+# While OpenBLAS starts its threads, it holds a lock. If the process forks at this moment, the child
+# process inherits the locked lock. If a process forks while another thread starts the threads of
+# OpenBLAS or computes a product, the child hangs, and the parent may hang. Therefore a fork waits
+# until no thread of the process is running BLAS. A call that may use several BLAS threads holds
+# _locks[0], so that only one call of this kind runs at a time. Without this rule, two calls that
+# start the threads of OpenBLAS at the same time after a fork would hang. Waiting for _locks[0]
+# costs hardly any time, because OpenBLAS runs calls with several threads one after the other in any
+# case. A call that is limited to one BLAS thread holds another lock than _locks[0]. The id of the
+# calling thread decides which lock this is, so that two limited calls rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 

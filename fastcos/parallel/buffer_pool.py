@@ -31,8 +31,8 @@ _LARGE = 2**22
 # The pool keeps at most this number of freed blocks, and all of them together must fit into
 # working_memory.
 MAX_FREE_BLOCKS = 4
-# The argument with which madvise allows the system to take back the pages of a block. It is None on
-# systems that do not support this argument.
+# If madvise is called with this argument, the system may take back the pages of a block. MADV_FREE
+# is None on systems that do not support this argument.
 MADV_FREE = getattr(mmap, "MADV_FREE", None)
 
 _free_blocks: collections.deque["_Block"] = collections.deque(maxlen=MAX_FREE_BLOCKS)
@@ -58,7 +58,8 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
     else:
         reused = _take(size)
         block = reused or _Block(size)
-        # Every view that the caller makes refers to the array `memory`, and not to `block.memory`.
+        # The block must return to the pool when the caller no longer uses its memory. Every view
+        # that the caller makes therefore refers to the array `memory`, and not to `block.memory`.
         # When the last view is freed, `memory` is freed, too, and the finaliser of `memory` returns
         # the block to the pool.
         memory = np.frombuffer(block.memory.data, np.uint8)

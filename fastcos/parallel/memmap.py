@@ -28,10 +28,12 @@ from fastcos import parallel, validation
 # The smallest number of rows that are read as one block. The overhead of reading a smaller block
 # would be larger than the time to search it.
 _MIN_ROWS = 64
-# take_rows copies this many scattered rows of a memory map before it releases their pages. This
-# number is small, because the operating system maps up to 16 pages of memory for each row.
+# take_rows copies this many scattered rows of a memory map before it releases their pages. For each
+# row, the operating system maps up to 16 pages of memory. The number of rows is small, so that
+# these pages do not take much memory.
 _ROWS_PER_RELEASE = 256
-# The number of bytes of a map that one thread copies before it releases the pages of these bytes.
+# One thread copies this number of bytes of a memory map, and then releases the pages that contain
+# these bytes.
 _BYTES_PER_RELEASE = 1 << 22
 # The names of the narrow types (with one or two bytes per number) that kernels can read. Rows of a
 # narrow type are stored as a view of integers. _BITS maps the name of a narrow type to the type of
@@ -218,8 +220,9 @@ def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None
 
 
 def _release_copied(X: Any) -> None:
-    # X may be in memory, for example if a memory map was pickled. If X is a copy-on-write map (mode
-    # "c"), releasing a page would discard what the caller has written to it.
+    # X may be an array in memory instead of a memory map on disk, for example after a memory map
+    # was pickled. If X is a copy-on-write map (mode "c"), releasing a page would discard what the
+    # caller has written to it.
     if is_on_disk(X) and X.mode != "c":
         release(X)
 

@@ -384,9 +384,9 @@ class _Job:
         is -1, the method waits without a limit.
         """
         # A KeyboardInterrupt between acquire and release leaves _busy locked, although no block is
-        # running. Therefore _running is read before _busy is acquired. If the operating system
-        # restarts interrupted system calls, as it does after an import of polars, every
-        # KeyboardInterrupt is raised between acquire and release.
+        # running. Therefore _running is read before _busy is acquired. After an import of polars,
+        # for example, the operating system restarts interrupted system calls. Every
+        # KeyboardInterrupt is then raised between acquire and release.
         with self._lock:
             if self._running == 0:
                 return True

@@ -102,8 +102,8 @@ def _is_marked() -> bool:
         return True
     names = {name for name, _ in native.TIERS.values()}
     marked = {name for name in names if code_cache.is_marked(_mark(name), _SEARCH_KERNELS)}
-    # Only LLVM can tell to which tiers this CPU belongs. Importing LLVM takes 0.4 s, so LLVM is
-    # imported only if the cache is marked for some tier.
+    # Only LLVM can tell to which tiers this CPU belongs, and importing LLVM takes 0.4 s. LLVM is
+    # therefore imported only if the cache holds compiled kernels for at least one tier.
     return bool(marked) and any(native.TIERS[tier][0] in marked for tier in cpu.supported_tiers())
 
 

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 # The largest width and height of a map in pixels. A panel on a printed page shows fewer than 1,000
 # pixels in each direction.
 _MAX_PIXELS = 1000
-# The width and height of a panel in inches. With this size, the letters in a figure with five
-# panels per row are nearly as large as the text on a page of the same width.
+# The width and height of a panel in inches. The letters in a figure with five panels per row are
+# then nearly as large as the text on a page that is as wide as the figure.
 _PANEL_INCHES = 1.6
-# The heights in inches of two parts of the figure: the titles above a row of panels, and the
-# bracket above the panels with its text.
+# _TITLE_INCHES is the height in inches of the titles above a row of panels. _BRACKET_INCHES is the
+# height in inches of the bracket above the panels, including the text of the bracket.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # The vertical positions of the bracket and of its text. Both positions are measured from the bottom
 # of a panel, in multiples of the height of the panel.

@@ -366,8 +366,8 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
     # It takes 28 microseconds to check whether an object implements the protocol Measure. An
-    # instance of BaseMeasure inherits all members of the protocol except the name, so it is enough
-    # to check whether the instance has a name.
+    # instance of BaseMeasure inherits every member of the protocol except for the member ``name``.
+    # It is therefore enough to check whether the instance has a name.
     if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         if hasattr(measure, "transform") and hasattr(measure, "factor"):  # a QueryMetric

@@ -25,9 +25,10 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # rescaling whose condition number is about 1.2 (docs/explanation/scale_of_dimensions.md). The
 # certified share at a condition number c is the share of neighbours that are certified to survive
 # all rescalings whose condition number is at most c. At a condition number of 1.2, the certified
-# shares of the nine embeddings in docs/howto/audit.md differ most: they range from 4 % for
-# isotropic noise to 76 % for a model of Eq. 2 of the paper. At a condition number of 2, only one of
-# these nine embeddings has a certified share above 20 %.
+# share distinguishes well between the nine embeddings in docs/howto/audit.md: it ranges from 4 %
+# for isotropic noise to 76 % for a model of Eq. 2 of the paper. At no other condition number do the
+# nine shares differ more. At a condition number of 2, only one of these nine embeddings has a
+# certified share above 20 %.
 CONDITION = 1.2
 # The largest condition number that is accepted. The weights of the dimensions in a cosine can be as
 # large as the square of the condition number. For weights above 1e30, float64 sums would not be
@@ -173,8 +174,8 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_ratios = np.where(signs != 0, np.log(np.abs(b)) - np.log(np.abs(a)), np.nan)
     span = np.fmax.reduce(log_ratios, axis=1) - np.fmin.reduce(log_ratios, axis=1)
-    # If the ratios |b / a| of the entries range from r to s, and span is log(s / r), then 2 sqrt(r
-    # s) / (r + s) equals 1 / cosh(span / 2).
+    # Let the ratios |b / a| of the entries range from r to s. The inner end of the interval is
+    # 2 sqrt(r s) / (r + s). With span = log(s / r), this equals 1 / cosh(span / 2).
     inner_end = np.where(has_one_sided_zero, 0.0, 1.0 / np.cosh(0.5 * np.nan_to_num(span)))
     low = np.where(has_negative, -1.0, np.where(has_positive, inner_end, 0.0))
     high = np.where(has_positive, 1.0, np.where(has_negative, 0.0 - inner_end, 0.0))

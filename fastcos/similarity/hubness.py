@@ -19,12 +19,15 @@ from fastcos.similarity.row_maps import as_contiguous
 from fastcos.similarity.row_transforms import inverses, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# DisSimLocal subtracts from all rows a point that it computes from this number of sampled rows.
+# DisSimLocal computes a point from at most this number of sampled rows, and subtracts the point
+# from all rows.
 _SAMPLE = 256
-# Number of steps of Weiszfeld's algorithm towards the geometric median of the sampled rows.
+# Number of steps of Weiszfeld's algorithm, which approaches the geometric median of the sampled
+# rows.
 _WEISZFELD_STEPS = 16
-# Let m be the geometric median of the sampled rows. The rows count as far from 0 if the norm of m
-# is more than _NEAR_ORIGIN times the median of the distances from the sampled rows to m.
+# Let m be the geometric median of the sampled rows. Take the distance of each sampled row to m. The
+# rows count as far from 0 if the norm of m is more than _NEAR_ORIGIN times the median of these
+# distances.
 _NEAR_ORIGIN = 2.0
 # Number of neighbours that DisSimLocal averages in one task of a thread.
 _PAIRS_PER_BLOCK = 20_000

@@ -26,28 +26,30 @@ from fastcos.validation import Floats, Integers, Rows
 _SLACK = 1e-9
 # If a standard deviation of cosines is below this value, MutualProximity replaces it by this value.
 _MIN_DEVIATION = 1e-12
-# Recos: the rounding error of an angle between float32 rows with 1,024 columns is below this limit.
+# In Recos, the rounding error of an angle between float32 rows with 1,024 columns is below this
+# limit.
 _ANGLE_SLACK = 1e-3
-# Recos: the rounding error of a raw score in float32 is below this limit.
+# In Recos, the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
 # If the cosine of a sorted row and the axis is smaller than this value, Recos replaces the cosine
 # by this value. As a result, no factor 1 / cosine exceeds 10.
 _MIN_WEIGHT = 0.1
-# Recos: the number of items whose sorted rows determine the axis.
+# Recos computes its axis from the sorted rows of this number of items.
 _AXIS_SAMPLE = 4096
 # For each item, MutualProximity standardises a cosine by the mean and the standard deviation of the
-# item's cosines. The largest standardised value among all items is stored for each cosine of this
-# grid. As a function of the cosine, this largest value is a maximum of increasing linear functions
-# and therefore convex. Linear interpolation between two grid points therefore gives an upper bound.
+# item's cosines. For each cosine of this grid, the largest standardised value of all items is
+# stored. The standardised value of one item is an increasing linear function of the cosine, so the
+# largest value of all items is a convex function of the cosine. Linear interpolation between two
+# grid points therefore gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
-# NormAngleDistance: the weight w of the encoded norm. The docstring of the class describes a curve.
-# For w = 2/π and s = 2, the sum t = g / λ + θ is π at both ends of this curve.
+# This number is the weight w of the encoded norm in NormAngleDistance. The docstring of the class
+# describes a curve. For w = 2/π and s = 2, the sum t = g / λ + θ is π at both ends of this curve.
 _NORM_SHARE = 2 / np.pi
-# NormAngleDistance: relative rounding error of a squared distance, per coordinate.
+# The relative rounding error of a squared distance in NormAngleDistance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
-# Recos: the number of pairs that a thread scores in one task.
+# The number of pairs that a thread scores in one task of Recos.
 _RECOS_PER_BLOCK = 4_000
-# Recos: the number of rows that a thread sorts in one task.
+# The number of rows that a thread sorts in one task of Recos.
 _SORTED_ROWS = 1024
 
 
@@ -294,8 +296,9 @@ class NormAngleDistance(BaseMeasure):
 
         A raw score is minus the squared distance of the encoded rows of a pair.
         """
-        # The rounding errors of encoded rows and of their squared distance are proportional to the
-        # magnitude of the terms that are subtracted.
+        # The squared distance is computed as a difference of terms. Its rounding error, and the
+        # rounding errors of the encoded rows, are proportional to the magnitude of these terms,
+        # which is `size`.
         norms = np.hypot(norms_of(Q), self._median_norm)
         size = 1 + np.square(_NORM_SHARE / self.weight * norms) - raw
         squares = np.maximum(0, -raw - _ROUNDING * (Q.shape[1] + 16) * size)

@@ -54,8 +54,9 @@ def first_copies(rows: Rows) -> Integers | None:
     if len(first) == len(rows):
         return None
     numbers = first[group_of].astype(np.int64)
-    # Different rows may have the same fingerprint. A row that differs from the first row with its
-    # fingerprint therefore counts as a row without copies.
+    # Different rows may have the same fingerprint. Each row is therefore compared with the first
+    # row that has the same fingerprint. If the two rows differ, the later row counts as a row
+    # without copies.
     copies = np.flatnonzero(numbers != np.arange(len(rows)))
     differs = (rows[copies] != rows[numbers[copies]]).any(axis=1)
     numbers[copies[differs]] = copies[differs]

@@ -301,8 +301,9 @@ def _write(
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
-    # After an error, for example if the disk is full, the new files are removed. No header names
-    # the new files, so they would only waste disk space.
+    # After an error, for example if the disk is full, the new files are removed. The names of the
+    # new files are in no header, so nobody would read these files, and they would only waste disk
+    # space.
     except BaseException:
         if is_locked:
             for file in directory.iterdir():

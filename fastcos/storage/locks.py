@@ -60,15 +60,15 @@ class _State:
 
 
 _state = _State()
-# Reasons why directories could not be locked. A reason is added when the process warns about it, so
-# that the process warns about each reason only once.
+# Reasons why directories could not be locked. When the process warns about a reason, the reason is
+# added, so that the process does not warn about it again.
 warned: set[str] = set()
 
 
 def _after_fork_in_child() -> None:
     # If another thread of the parent held a lock in _state during the fork, no thread of the child
     # would ever release this lock, so the child gets a new _state. The record locks need no reset,
-    # because a forked child does not inherit those of its parent.
+    # because a forked child does not inherit the record locks of its parent.
     global _state
     _state = _State()
 
@@ -189,7 +189,7 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
             os.close(descriptor)
             raise
         # While this process waited, the previous holder may have removed the file. A lock on a
-        # removed file excludes no other process, so this process must open the file again.
+        # removed file does not keep other processes out, so this process must open the file again.
         if _is_same(path, descriptor):
             # If the disk is full, the name of the holder cannot be written to the file, but the
             # lock is held nevertheless.

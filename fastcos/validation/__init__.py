@@ -289,8 +289,9 @@ def as_rows(
 
 
 def _are_finite(rows: Rows) -> bool:
-    # The sum of a few rows takes less time than their minimum and maximum. If the sum is not
-    # finite, the minimum and the maximum decide, because the sum of finite numbers may overflow.
+    # For a few rows, it takes less time to compute the sum than to compute the minimum and the
+    # maximum. If the sum is finite, all numbers are finite. If the sum is not finite, the minimum
+    # and the maximum decide, because the sum of finite numbers may overflow.
     if rows.size < _FEW_NUMBERS:
         with np.errstate(all="ignore"):
             if math.isfinite(rows.sum()):

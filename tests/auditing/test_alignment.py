@@ -147,8 +147,8 @@ def test_third_of_the_items_new_matched_by_id():
     np.testing.assert_array_equal(ids[alignment.shared], old_ids[alignment.old_shared])
     np.testing.assert_allclose(alignment.users @ alignment.items.T, users @ items[ids].T, atol=1e-9)
     assert alignment.self_match_rate == 1
-    # The two catalogues differ, and the balanced form depends on the catalogue, so the residual is
-    # not 0.
+    # The balanced form of a model depends on its catalogue of items. The two catalogues differ, so
+    # the residual is not 0.
     assert alignment.residual < 0.3
 
 
@@ -178,8 +178,8 @@ def test_equal_rows_stay_equal_and_count_as_found():
     users2, items2 = retrained(rng, users, items)
     distinct, group_of = np.unique(items2, axis=0, return_inverse=True)
     first = np.unique(group_of.ravel(), return_index=True)[1]
-    # The matrix product in retrained rounds equal rows differently, so this line makes these rows
-    # equal again.
+    # In the function `retrained`, a matrix product may round equal rows differently, so this line
+    # makes these rows equal again.
     items2 = items2[first][group_of.ravel()]
     alignment = align(items2, items, users=users2, old_users=users)
     assert len(np.unique(alignment.items, axis=0)) == len(distinct)

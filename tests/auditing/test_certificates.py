@@ -60,7 +60,8 @@ def test_attack_breaks_only_uncertified_edges_and_shows_how(n):
         closed.extend(certified.radius[~broken] >= 2)
         assert (attack.rescaling[~broken] == 1).all()
         assert broken.mean() > 0.3
-    # Most neighbours that no attack removes are certified, so few remain undecided.
+    # A neighbour remains undecided if no attack removes it, although it is not certified. Few
+    # neighbours are undecided, because most neighbours that no attack removes are certified.
     assert np.mean(closed) > 0.5
 
 
@@ -88,8 +89,10 @@ def test_rescaling_radius_is_where_an_item_can_pass():
             radius = certified.radius[i, r]
             if not 1.05 < radius < 3:
                 continue
-            # If ln(radius) grows by 5 %, a numerical minimiser finds an item that overtakes the
-            # neighbour. If ln(radius) shrinks by 1 %, it finds none.
+            # A numerical minimiser looks for weights with which another item overtakes the
+            # neighbour. It must find no such weights if the logarithm of the allowed condition
+            # number is 0.99 ln(radius). It must find such weights if the logarithm is
+            # 1.05 ln(radius).
             assert least_lead(items, i, j, outsiders, 0.99 * np.log(radius), rng) > -1e-9
             assert least_lead(items, i, j, outsiders, 1.05 * np.log(radius), rng) < 0
 
@@ -164,7 +167,8 @@ def test_duplicates_and_zero_rows_are_not_certified(family):
     items = np.vstack([clustered(10, p=20), np.zeros((2, 5))])
     items[1:6] = items[0] * np.array([[1.0], [3.0], [0.1], [7.0], [1.0]])
     certified = certified_neighbors(items, 3, 1.2, family=family)
-    # Six rows are collinear, so five candidates for three places tie under every map.
+    # Six rows are multiples of one row. Each of them has five candidates for its three nearest
+    # places, and these candidates tie under every map.
     assert (certified.radius[:6] == 1).all()
     assert np.isnan(certified.radius[20:]).all()
     assert not certified.certified[20:].any()
@@ -189,8 +193,8 @@ def test_a_zero_row_can_pass_a_neighbour():
     certified = certified_neighbors(items, 1, 3.0, family="rescaling", rows=[0])
     assert certified.indices[0, 0] == 1
     # If the squared weights of the two dimensions are 1 and w, cosine(x, y) has the sign of 1 - 0.9
-    # w. At w = 1 / 0.9, which is D = (1, sqrt(0.9)), the zero row is therefore as near to x as y
-    # is.
+    # w. With w = 1 / 0.9, which belongs to D = (1, sqrt(0.9)), this cosine is 0. The zero row is
+    # then as near to x as y is.
     radius = certified.radius[0, 0]
     assert np.log(radius) == pytest.approx(-0.5 * np.log(0.9), rel=0.011)
     assert radius < np.sqrt(1 / 0.9)

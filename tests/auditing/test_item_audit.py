@@ -314,7 +314,7 @@ def test_verdict_names_its_premise():
         assert "Continue to use the cosine" in verdicts[name, "cosine"].advice[0]
     assert "--trained-on" in verdicts["unit", "unknown"].advice[0]
     assert "before they were normalised" in verdicts["unit", "dot"].advice[0]
-    # The verdict relies on the fact that a rescaling changes cosines of users and items.
+    # The verdict is right only if a rescaling changes the cosines between users and items.
     D = np.linspace(1, 1.2, 6)
     before, after = (
         cosine_matrix(np.vstack(both)) for both in ((users, items), (users * D, items / D))
@@ -382,8 +382,9 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         )
         < 0.58
     )
-    # Two products of one department are no closer than products of different departments, but
-    # neighbours share a department 1.4 times as often as by chance.
+    # Over all pairs, two products of one department are no closer to each other than products of
+    # different departments. Among neighbours, however, two products share a department 1.4 times as
+    # often as by chance.
     result = report.label_test
     assert result.auc_p > 0.05
     assert result.precision > 1.3 * result.chance

@@ -39,7 +39,8 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
     assert result.precision > 0.95
     assert result.precision_p <= 0.005 / 3
     assert result.verdict.startswith("The labels are recovered among neighbours")
-    # Pairs within a group are few but near, so the pairs recover the labels only weakly.
+    # The rows of one group are near each other, but only few of all pairs are within a group. Over
+    # all pairs, the labels are therefore recovered only weakly.
     assert result.auc < 0.55
     assert ("and weakly over all pairs" in result.verdict) == (result.auc_p <= 0.005 / 3)
     assert not any("labels" in line and "does not show" in line for line in report.advice)
@@ -102,8 +103,8 @@ def test_label_test_equals_its_definition():
     assert 13 in units
     assert result.precision == pytest.approx(np.mean(precisions), abs=1e-12)
     assert result.auc == pytest.approx(np.mean(aucs), abs=1e-12)
-    # After a permutation of the labels, neighbours of an item have a label about as often as the
-    # label occurs among all items.
+    # After a permutation of the labels, the share of neighbours with a label is about the share of
+    # all items with this label.
     frequencies = np.bincount(codes[codes >= 0])[:3] / (codes >= 0).sum()
     assert result.chance == pytest.approx(frequencies.mean(), abs=0.02)
     assert (result.n_items, result.n_classes, result.n_tested) == ((codes >= 0).sum(), 4, 3)

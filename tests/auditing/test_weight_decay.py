@@ -49,7 +49,8 @@ def test_audit_recognises_weighted_decay(als_wr):
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
     assert other.parametrization is None
-    # The first advice asks about decay on both sides, whatever the factors show.
+    # Whatever the factors show, the first piece of advice is to find out whether users and items
+    # both had weight decay.
     assert "--weight-decay-on" in other.advice[0]
     assert "Weight decay on both users and items would have determined the scale" in other.verdict
     row = next(one for one in other.parametrizations if one.name == "balanced_by_counts")
@@ -65,7 +66,8 @@ def test_audit_says_what_balanced_factors_mean():
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
-    # The loss has no weight decay on both sides, so the training algorithm chose the scale.
+    # The argument weight_decay_on="not both" says that users and items did not both have weight
+    # decay. The loss therefore did not choose the scale, but the training algorithm did.
     assert "weight decay on users and items" not in decided.verdict
     assert "gradient descent from small initial factors" in decided.verdict
     assert "The algorithm, not the loss, chose this scale of the dimensions" in decided.verdict

@@ -289,8 +289,8 @@ def test_disturbed_processes_are_measured_again(monkeypatch):
     saved = []
     command.measure_rows([row], arguments, new, actual, lambda _: saved.append(1))
     result = new["results"][row.key]
-    # The reported load is the highest one of the second and the fourth process, because only these
-    # processes count.
+    # Only the second and the fourth process count, because other programs disturbed the first and
+    # the third. The reported load is the higher load of the two.
     assert result["busy"] == 0.01
     assert [len(result["libraries"][name]["seconds"]) for name in actual] == [2, 2]
     assert len(saved) == 4

@@ -113,7 +113,8 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
     export, serve = printed_commands(capsys, "audit", *words, *users, "--k", 7)
     assert main(export) == 0
     assert main(serve) == 0
-    # The first suggestion is the query metric: the correlation over users of predicted scores.
+    # The first suggestion is the query metric. It is the correlation, over all users, of the scores
+    # that the model predicts for two items.
     assert lists() == best(np.corrcoef(ITEMS @ USERS.T), ids, 7)
     # Without users, the command suggests the same audit with users, and keeps all other options.
     if source != "model":

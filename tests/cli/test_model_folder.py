@@ -157,7 +157,7 @@ def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, t
     options = ("--trained-on", "cosine", "--out", tmp_path / "b")
     assert call("audit", folder / "model", "--k", 3, *options) == 0
     out = capsys.readouterr().out
-    # No advice contradicts another piece of advice.
+    # The pieces of advice must not contradict each other.
     assert "Continue to use the cosine" in out
     assert "Before you show a single neighbour as a fact" not in out
     assert "other form of the same model" in audited

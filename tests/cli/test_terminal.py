@@ -360,8 +360,8 @@ def test_print_table_keeps_square_brackets(capsys):
     assert all(text in out for text in ("by [bold]", "[red]name[/red]", "[x]", "[/x]"))
 
 
-# This code records each call for which the process holds no compiled code, even if the cache on
-# disk contains the compiled code.
+# This code records each call for which the process has no compiled code in memory. It also records
+# the calls whose compiled code is then loaded from the cache on disk.
 RECORDING = """
 import json, os
 from pathlib import Path

@@ -15,8 +15,8 @@ INDEPENDENT = {
     "smoothed": (0.932, 0.962),
     "eq2": (0.949, 0.973),
 }
-# Our seeds draw other clusters and exponents than that implementation does, so the ranges are
-# widened by this margin.
+# For the same seed, our simulation draws other clusters and exponents than the independent
+# implementation. The ranges are therefore widened by this margin.
 MARGIN = 0.02
 
 

@@ -124,7 +124,8 @@ def test_products_and_svd_equal_one_machine(client, shards, monkeypatch):
     Q = np.random.default_rng(2).standard_normal((80, 7))
     svd = distributed.gram_matmul(shards.path, Q)
     sums = [fastcos.gram_matmul(X, Q) for _, X in shards.blocks()]
-    # Add the results of adjacent shards, then adjacent sums, until one sum remains.
+    # Add the results of every two adjacent shards. Then add every two adjacent sums, until one sum
+    # remains.
     while len(sums) > 1:
         sums = [sum(sums[first + 1 : first + 2], sums[first]) for first in range(0, len(sums), 2)]
     assert_same_bits(svd, sums[0])

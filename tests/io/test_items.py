@@ -160,8 +160,8 @@ def test_glove_words_come_with_their_vectors():
 
 
 def test_positions_never_meet_the_ids_of_a_catalogue(movies):
-    # A model without ids has these row numbers. The files name an item 9, which is no row number,
-    # and they do not name row 0.
+    # A model without ids has these row numbers. The files contain the id 9, although there is no
+    # row 9, and they do not contain the id 0.
     numbers = np.arange(5)
     pairs = movies.with_name("pairs.txt")
     pairs.write_text("1\t2\t5\n2\t9\t1\n2\t3\t1\n")

@@ -52,7 +52,8 @@ def test_text_vectors_with_and_without_a_first_line(tmp_path):
 
 def test_text_vectors_allow_spaces_in_words(tmp_path):
     (tmp_path / "v.txt").write_text("a 1 2 3\n. . . 4 5 6\n")
-    # The first line has a one-word id, so it shows the number of columns.
+    # The id in the first line contains no space, so the first line shows how many columns of
+    # numbers there are.
     assert read_vectors(tmp_path / "v.txt").ids.tolist() == ["a", ". . ."]
 
 
@@ -323,8 +324,8 @@ def test_read_factors_strips_biases_of_two_files(tmp_path):
         factors = read_factors(tmp_path / "items.npy", tmp_path / "users.npy")
     assert factors.items.shape == (20, 4)
     assert factors.scoring_embeddings().items.shape == (20, 5)
-    # Without the users, nothing shows that the last column of the items contains biases: only the
-    # constant last column of the users shows this.
+    # The last column of the items contains biases. Only the constant last column of the users shows
+    # this. If only the items are read, the last column is kept like every other column.
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
     logistic, users = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)
@@ -469,7 +470,8 @@ def test_npz_with_a_hidden_array_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     entry = content.index(b"PK\x01\x02")
     after = content.index(b"PK\x01\x02", entry + 1)
-    # The stored length of the first entry's comment now includes the second entry.
+    # Increase the stored length of the first entry's comment, so that the comment includes the
+    # second entry.
     content[entry + 32 : entry + 34] = (content.index(b"PK\x05\x06") - after).to_bytes(2, "little")
     path.write_bytes(content)
     with pytest.raises(FastcosFormatError, match="directory declares 2 arrays, got 1"):

@@ -147,8 +147,8 @@ print(hashlib.sha256(norms.tobytes()).hexdigest())
 
 @pytest.mark.slow
 def test_vector_operations_take_llvm_s_own_pointers(tmp_path):
-    # A later release of llvmlite will not support typed pointers. If this variable is 0, the
-    # current release already writes none.
+    # A later release of llvmlite will not support typed pointers. The current release writes no
+    # typed pointers if the first variable below is 0.
     digests = []
     for typed in ("1", "0"):
         variables = {

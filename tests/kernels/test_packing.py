@@ -102,8 +102,9 @@ def test_query_step_makes_codes_fit(isa):
         wide = codes.astype(int)
         np.testing.assert_array_equal(wide, np.rint(x * (np.float32(1) / step)))
         assert np.abs(wide).max() <= 127
-        # AVX2 adds the products of these 4 codes as int16 numbers. The other factor of each product
-        # is at most 255, so the sum of the codes is limited.
+        # AVX2 multiplies each of these 4 codes by a number of at most 255, and adds the 4 products
+        # as int16 numbers. The sum of codes with the same sign must therefore be at most 128, so
+        # that the sum of the products does not overflow.
         groups = wide.reshape(6, 2, 2, 2).swapaxes(1, 2).reshape(12, 4)
         sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
         most_in_group = max(most_in_group, *map(np.max, sums))
@@ -113,7 +114,8 @@ def test_query_step_makes_codes_fit(isa):
     assert 127 <= most_in_group <= 128 if isa == "avx2" else most_in_group > 128
 
 
-# An instruction set that is not the best one of this CPU compiles code that no other test needs.
+# For every instruction set except for the best one of this CPU, code must be compiled that no other
+# test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("amx", "vnni", "avx2", "avx512")

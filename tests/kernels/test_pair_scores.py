@@ -164,8 +164,8 @@ def test_score_pairs_equal_each_metric():
 @pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float64)])
 @pytest.mark.parametrize("metric_type", [pair_scores.DOT, pair_scores.EUCLIDEAN])
 def test_pairs_have_the_bits_of_plain_loops(types, metric_type):
-    # The kernel multiplies two pairs at a time, so the numbers of pairs include odd numbers, 1 and
-    # 0.
+    # The kernel multiplies two pairs at a time. The test therefore includes odd numbers of pairs, a
+    # single pair, and no pair.
     rng = np.random.default_rng(1)
     plain = {
         pair_scores.DOT: lambda x, y: lane_sum(x * y),

@@ -12,7 +12,8 @@ from tests.kernels.inputs import frozen, frozen_rows
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 
-# An instruction set that is not the best one of this CPU compiles code that no other test needs.
+# For every instruction set except for the best one of this CPU, code must be compiled that no other
+# test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("vnni", "avx2")

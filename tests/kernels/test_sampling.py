@@ -164,8 +164,9 @@ def test_sample_rows_returns_sorted_distinct_items(algorithm):
 
 
 def test_sample_rows_clears_marks_between_rows():
-    # If a row draws 1 or 2 of the 40 items, the drawn items are sorted. If a row draws more items,
-    # they are collected from marks. Both methods must clear the marks.
+    # The kernel marks each item that it draws for a row. If it draws only 1 or 2 of the 40 items,
+    # it sorts the drawn items. If it draws more items, it collects the marked items in ascending
+    # order. Both methods must clear the marks.
     n_items = np.tile([1, 2, 3, 40, 2, 0, 1], 100)
     rows = sampled(np.ones((700, 1)), [0] * 40, np.ones(40), n_items)
     alone = [

@@ -63,8 +63,8 @@ def query_codes(isa, depth, seed):
     if isa != "avx2":
         return codes(depth, seed)
     rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
-    # The axes of `shares` are the queries, the steps of 2 words, the halves of a word, and the 4
-    # codes whose products are added.
+    # `shares` has four axes: the queries, the steps of 2 words each, the 2 halves of a word, and
+    # the 4 codes whose products are added. These 4 codes are the same half of each of the 2 words.
     shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
     groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
     groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])

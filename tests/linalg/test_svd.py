@@ -291,8 +291,8 @@ def test_svd_progress_extrapolates_the_total():
     report.add(32)
     report.check(1e-1)
     report.add(32)
-    # In 32 columns, the error fell to a tenth. The error must still fall by four powers of ten, so
-    # the report expects 4 x 32 more columns.
+    # In 32 columns, the error fell to a tenth. The error must still fall by four powers of ten,
+    # each of which takes 32 columns, so the report expects 4 x 32 more columns.
     report.check(1e-2)
     report.add(1)
     report.check(1.0)  # Without a decrease, no rate can be estimated.

@@ -50,7 +50,8 @@ def test_pair_auc_interval_is_as_narrow_as_the_bins():
     items, labels = oracles.blobs(3, n=400, d=20)
     binned = metrics.pair_auc(items, labels, exact=False)
     assert 0 < binned.high - binned.low < 1e-3
-    # Without ties, only comparisons of scores in the same bin widen the interval.
+    # If there are no ties, the width of the interval comes only from comparisons of two scores that
+    # lie in the same bin.
     scores, same = oracles.pair_scores(items, labels)
     places = np.floor((scores + 1) * (2**15 - 1) + pair_reductions.OFFSET).astype(int)
     f, g = (np.bincount(places[kind], minlength=2**16) / kind.sum() for kind in (same, ~same))
@@ -110,7 +111,8 @@ def test_pair_auc_is_independent_of_tasks():
 
 
 def test_auc_of_scores_counts_more_than_a_million():
-    # Score i is higher than i + 1 of the other scores, which are 0.5, 1.5, ...
+    # The scores in `other` are 0.5, 1.5, ... The number i in `same` is therefore higher than i of
+    # them.
     n = 2**21 + 3
     same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
     np.random.default_rng(0).shuffle(same)
@@ -182,8 +184,8 @@ def test_silhouette_of_pairs_equals_scikit_learn():
 
 
 def test_silhouette_is_independent_of_blocks():
-    # There are more rows than in a block, and the copies of a row have the same distances as the
-    # row.
+    # The rows fill more than one block. All copies of a row have the same distances to the other
+    # rows.
     items, labels = oracles.blobs(4, n=1500, d=3)
     many, many_labels = np.tile(items, (3, 1)), np.tile(labels, 3)
     truth = silhouette_score(oracles.unit(many), many_labels, metric="cosine")

@@ -85,7 +85,8 @@ def test_mean_cosine_equals_mean_over_pairs(make):
 
 def test_mean_cosine_of_extreme_magnitudes():
     rows = [[1e-300, -1e300], [-1e300, 1e-300], [1e-320, 0]]
-    # Up to rounding, the three rows lie on the axes, and their cosines are 0, -1 and 0.
+    # Except for rounding errors, each of the three rows lies on an axis. The cosines of the three
+    # pairs are 0, 0 and -1.
     assert metrics.mean_cosine(rows).value == pytest.approx(-1 / 3)
 
 

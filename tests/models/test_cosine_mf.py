@@ -89,7 +89,8 @@ def test_cosine_mf_recovery_depends_on_the_temperature(seed):
     (dot, _), (tuned, _) = fitted("dot", 0.25), fitted("dot", 2.0)
     assert cosine > dot
     assert tuned > cosine - 0.01
-    # Early stopping minimises the held-out loss, and this loss prefers a model that recovers less.
+    # Early stopping minimises the held-out loss. The model with the lower held-out loss recovers
+    # the clusters less well.
     assert low < cosine - 0.05
     assert low_loss < loss
 
@@ -166,7 +167,8 @@ def test_cosine_mf_without_item_bias_learns_none(simulation):
     for loss in ("info_nce", "negative_sampling"):
         parameters = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
         without = CosineMF(5, item_bias=False, **parameters).fit(X)
-        # If no bias is learned, the bias only corrects for how often each negative is drawn.
+        # If no bias is learned, the bias of an item only corrects for how often the item is drawn
+        # as a negative.
         expected = 0.75 * np.log(counts[counts > 0])
         np.testing.assert_allclose(without.item_bias_[counts > 0], expected, rtol=1e-6)
         learned = CosineMF(5, **parameters).fit(X).item_bias_[counts > 0]

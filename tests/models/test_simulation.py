@@ -141,8 +141,8 @@ def test_activity_pareto_clipped_follows_its_law(exponent):
         20_000, 25, user_exponent=exponent, activity_distribution="pareto_clipped", random_state=2
     ).X
     came = np.bincount(np.diff(X.indptr), minlength=13)
-    # For a uniform U, U^(-1/b) is at least x with probability x^-b. Every value of 12 or more
-    # counts as 12, because a user has at most half of the 25 items, rounded down.
+    # For a uniform U, U^(-1/b) is at least x with probability x^-b. A user has at most 12 items,
+    # which is half of the 25 items, rounded down. Every larger value is therefore replaced by 12.
     tail = np.append(np.arange(1, 13) ** -exponent, 0)
     assert len(came) == 13
     assert scipy.stats.chisquare(came[1:], (tail[:-1] - tail[1:]) * 20_000).pvalue > 1e-3

@@ -12,7 +12,8 @@ def assert_same_neighbours(columns, scores, truth, rtol=1e-6):
     n, k = columns.shape
     assert scores.shape == (n, k) == (len(truth), k), "shapes differ"
     best = -np.sort(-truth, axis=1)[:, :k]
-    # take_along_axis would read the last column in place of padding (-1).
+    # Without this check, take_along_axis would take the padding -1 for the number of the last
+    # column.
     assert columns.min() >= 0, "padding or a negative column"
     assert columns.max() < truth.shape[1], "a column out of range"
     assert all(len(set(row)) == k for row in columns.tolist()), "a repeated column"

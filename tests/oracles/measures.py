@@ -129,7 +129,8 @@ def mutual_proximity(B):
     d = 1 - cosine(B, B)
     rest = others(d)
     law = scipy.stats.norm(rest.mean(axis=1), rest.std(axis=1))
-    # Entry (i, j) of `mine` is the probability that a distance from i exceeds d_ij.
+    # Entry (i, j) of `mine` is the probability that the distance from row i to another row is
+    # larger than d_ij.
     mine = np.array([law.sf(column) for column in d.T]).T
     return mine.T * mine
 

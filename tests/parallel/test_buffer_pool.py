@@ -104,7 +104,8 @@ def test_pool_holds_a_few_blocks():
 @needs_reuse
 @pytest.mark.parametrize(("mebibytes", "blocks"), [(23, 0), (24, 1)])
 def test_pool_fits_the_working_memory(mebibytes, blocks):
-    # An array of 5 MiB takes 6 MiB in whole huge pages, which is a quarter of 24 MiB.
+    # An array of 5 MiB takes 6 MiB in whole huge pages. The pool keeps a block only if four blocks
+    # of its size fit into the working memory. Four blocks of 6 MiB take 24 MiB.
     fastcos.set_config(working_memory=mebibytes)
     array = buffer_pool.empty(LARGE, np.float32)
     del array

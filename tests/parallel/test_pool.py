@@ -171,7 +171,8 @@ def test_run_inside_a_block_does_not_deadlock():
     worker.join(30)
     assert not worker.is_alive(), "deadlock"
     np.testing.assert_array_equal(outs, 1)
-    # A call from inside a block starts no other thread, so the thread of the block fills each row.
+    # If `run` is called from inside a block, it uses no other thread. Each row is therefore filled
+    # by the single thread that runs the block.
     assert len({out for _, out in used}) == len(used)
 
 

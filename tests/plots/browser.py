@@ -13,8 +13,8 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 
-# For each kind of attack, a name that would run, load or break something if a page took it as
-# markup.
+# Each value is a name that contains markup. If a page took the name as markup, the page would run a
+# script, load a resource, or break.
 KINDS = {
     "ends a script": "</script><img src=x onerror=alert(1)>",
     "ends a title": "</title><script>alert(1)</script>",

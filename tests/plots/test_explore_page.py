@@ -253,7 +253,8 @@ def test_figure_page_of_the_paper(browser, paper, tmp_path):
     wait(browser, "return explore.state.b < -0.4")
     at = browser.execute_script("return [explore.state.a, explore.state.b]")
     assert at == pytest.approx([0, -0.5], abs=0.02)
-    # The drag ends within half a pixel of the named D. Choosing the name of this D sets D exactly.
+    # The drag ends within half a pixel of the named D. A click on the name then sets D to exactly
+    # this value.
     browser.find_element(By.ID, "named-3").click()
     wait(browser, "return document.getElementById('auc').textContent === '0.949'")
     assert browser.execute_script(pixels) != before

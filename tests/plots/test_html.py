@@ -111,7 +111,8 @@ def test_page_has_light_and_dark_wide_and_narrow(page):
     assert "max-width: 46rem" in page
     kinds = [a["class"] for tag, a in read(page).seen if tag == "svg"]
     assert kinds.count("wide") == kinds.count("narrow") == 3
-    # Drawings use the colours of the style sheet, so a dark page has no light drawing.
+    # Drawings use only the colours of the style sheet, so the drawings of a dark page are dark,
+    # too.
     drawings = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
     assert not re.search(r"#[0-9a-f]{6}\b", "".join(drawings))
     ids = [name for drawing in drawings for name in set(re.findall(r'id="(\w+)"', drawing))]
@@ -209,6 +210,6 @@ def check_fits_the_window(page, tmp_path, width):
     title = re.search(r"<title>([\d ]+)</title>", done.stdout).group(1)
     content, window, shown, small = map(int, title.split())
     assert content <= window == width
-    # Every chart has two drawings, and one of them is shown, at its own size.
+    # Every chart has two drawings. Exactly one of them is shown, and its text is not scaled down.
     assert shown == page.count("<svg") // 2
     assert small == 0

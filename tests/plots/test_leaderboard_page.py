@@ -137,7 +137,8 @@ def test_hostile_names_are_text(browser, tmp_path):
     page = leaderboard_page(board, names=names, labels=labels, name=HOSTILE[0])
     load(browser, page, tmp_path, "#open=0", ready="leaderboard")
     expected = sorted(f"{name} ({label})" for name, label in zip(names, labels, strict=True))
-    # The browser compares the names, because the driver cannot send half a surrogate pair.
+    # One of the names contains half a surrogate pair, which the driver cannot send. The names are
+    # therefore compared inside the browser.
     different = browser.execute_script(
         "const shown = new Set([...document.querySelectorAll('#item option')]"
         f".map((option) => option.textContent)); return {json.dumps(expected)}"

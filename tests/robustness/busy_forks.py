@@ -40,8 +40,8 @@ SPARSE = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.1, 1.0, 0.0))
 LISTS = RNG.integers(0, len(ROWS), (len(QUERIES), 20))
 BAGS = sp.csr_array(np.where(RNG.random((1500, 60)) < 0.05, 1.0, 0.0))
 SCORER = search.WordRotatorsScorer(ROWS[:60], BAGS[:8], BAGS)
-# The rows of an index to which a thread adds a projection, and the number of axes of the
-# projection.
+# A thread adds a projection to an index. WIDE_ROWS contains the rows of this index, and AXES is the
+# number of axes of the projection.
 WIDE_ROWS = RNG.standard_normal((4200, 192)).astype(np.float32)
 AXES = 64
 
@@ -96,8 +96,9 @@ def fitted(model: Any) -> Any:
     return model.fit(SPARSE).recommend(SPARSE[:50], 3)
 
 
-# The searches cover dense, narrow and sparse rows and bits; top k, range searches and lists; and
-# every kind of measure (one product, mapped rows, statistics of neighbours, and others).
+# The searches cover every kind of data: dense, narrow and sparse rows, and bits. They cover every
+# kind of request: top k, range searches and lists. They also cover every kind of measure: those
+# that need one product, mapped rows or statistics of neighbours, and others.
 MEASURES = (
     "cosine", "dot", "neg_euclidean", "csls", "recos", "mutual_proximity", "local_scaling",
     "whitened_cosine", "spearman_dims", "layer_norm_cosine", "centered_cosine",

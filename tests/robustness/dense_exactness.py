@@ -49,7 +49,8 @@ def draw_case(rng):
     d = int(rng.choice(WIDTHS) if rng.random() < 0.25 else rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
-    # Lists of all neighbours of many rows would be the majority of the cases, so they are rare.
+    # Lists of all neighbours of many rows are drawn only rarely. Otherwise, they would be the
+    # majority of the cases.
     complete = n <= 129 and rng.random() < 0.05
     k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))

@@ -252,7 +252,8 @@ class Plugin:
         }
         for done, mutant in enumerate(self.wanted):
             code = self.live_of[mutant.module, mutant.function].__code__
-            # A function that no test calls may run during the import.
+            # A function that no test calls may still run while its module is imported. In this
+            # case, all tests are run.
             reached = self.tests_of[code] or set(self.seconds)
             # The files of tests that belong to the module come first in the list of files, so their
             # tests run first.

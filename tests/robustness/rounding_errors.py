@@ -45,8 +45,8 @@ from tests.robustness.rounding_truth import (
     ulps,
 )
 
-# Each of the following functions takes (Q, B), and returns the result, the truth, the size, the
-# data type, the unit, and the bound of an operation.
+# Each of the following functions carries out one operation on (Q, B). It returns six values: the
+# result, the truth, the size, the data type, the unit, and the bound.
 
 
 def scores(measure: str, Q: Any, B: Any) -> Any:
@@ -64,7 +64,9 @@ def dot_raw_scores(Q: Any, B: Any) -> Any:
 
 def dot_scores(Q: Any, B: Any) -> Any:
     truth = pairwise(dot, Q, B)
-    # If a sum cancels, float64 scores are compared before they are rounded to float32.
+    # Scores are computed and compared in float64, and only then rounded to float32. If the terms of
+    # a sum nearly cancel, the error is therefore judged in relation to a small fraction of the
+    # terms.
     size = np.maximum(np.abs(truth), pairwise(terms, Q, B) * mpmath.mpf(2) ** -20)
     return scores("dot", Q, B), truth, size, np.float32, "result", 1
 
@@ -243,7 +245,8 @@ def interval_lines(repeats: int) -> Iterator[Line]:
                 rescaled_cosine(a, b, corner)
                 for corner in itertools.product((1, mpmath.mpf(condition) ** 2), repeat=len(a))
             ]
-            # A positive upper end, or a negative lower end, is attained at a corner of the box.
+            # If the upper end of the interval is positive, it is attained at a corner of the box.
+            # If the lower end is negative, it is also attained at a corner.
             if max(corners) > 0:
                 note("cosine_interval, corners", values, 16, interval.high, max(corners))
             if min(corners) < 0:
@@ -280,6 +283,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20)
     repeats = parser.parse_args().repeats
-    warnings.simplefilter("ignore")  # about zero rows and products below the range
+    # Zero rows, and products that are too small for the data type, would cause warnings.
+    warnings.simplefilter("ignore")
     lines = [*sorted(dense_lines(repeats)), *svd_lines(repeats), *interval_lines(repeats)]
     sys.exit(report([*lines, *measure_lines(repeats), *metric_lines(repeats)]) > 0)

@@ -9,12 +9,14 @@ from tests.robustness.rounding_truth import cosine, distance, dot, terms
 
 ITEMS, DEPTH, NEAREST = 16, 6, 3
 EPS = mpmath.mpf(2) ** -52
-# This size means that the exact score is undefined, or that the documentation promises another
-# score.
+# A score with this size is not judged. Either the exact score is undefined, or the documentation
+# promises a score that differs from the exact one.
 NOTHING = mpmath.inf
 
 Rows = list[list[Any]]
-# For exact (Q, B), a Truth is a function from two row numbers to the exact score and its size.
+# A Truth is a function for two matrices (Q, B) of exact numbers. It takes the number of a row of Q
+# and the number of a row of B. It returns the exact score of these two rows, and the size of this
+# score.
 Truth = Callable[[int, int], tuple[Any, Any]]
 
 
@@ -64,7 +66,8 @@ def lost(rows: Rows, x: Any) -> Any:
     return (norm(x) + norm(sizes(rows))) / moved if moved else NOTHING
 
 
-# Measures: given exact queries and items, each returns the exact score of a pair and its size.
+# The following functions are measures. Given exact queries and items, each measure returns the
+# exact score of a pair, and the size of this score.
 
 
 def plain(x: Any, y: Any) -> Any:
@@ -280,8 +283,8 @@ def local_scaling(Q: Rows, B: Rows) -> Truth:
 
     def pair(i: int, j: int) -> Any:
         least = min(queries[i], own[j])
-        # A distance as small as a rounding error may be computed as 0, which changes the score, so
-        # the score of such a pair is not judged.
+        # A distance that is as small as a rounding error may be computed as 0, which changes the
+        # score. The score of a pair with such a distance is therefore not judged.
         if least < 1e-7:
             return 0, NOTHING
         value = mpmath.exp(-(2 - 2 * apart[i][j]) / (queries[i] * own[j]))

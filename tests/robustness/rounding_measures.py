@@ -163,8 +163,8 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
     exact_S = mpmath.matrix([exact(row) for row in S])
     soft = functools.partial(metric_of, exact_S)
     yield "soft_cosine", "soft_cosine", soft, "condition", FACTORED, {"matrix": S}
-    # In the first pass, the rows of the other side are well conditioned. In the second pass, they
-    # are badly conditioned.
+    # The rows in `other` are well conditioned in the first pass, and badly conditioned in the
+    # second pass.
     for condition in (1.0, 1e4):
         other = random.standard_normal((ITEMS, DEPTH)) * np.geomspace(1, 1 / condition, DEPTH)
         there = moment([exact(row) for row in other])

@@ -15,10 +15,11 @@ from fastcos.models import preprocessing
 from tests.robustness.rounding_formulas import DEPTH, ITEMS, NOTHING, less, mean, norm
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact, pairwise, terms
 
-# The bound for a sum over items whose terms are sums over dimensions.
+# The bound for a sum over items in which each term is itself a sum over dimensions.
 SUMS = ITEMS + 4 * DEPTH
-# The bound of an SVD or a QR decomposition, for which LAPACK promises errors of a few units of the
-# size. (The logarithm of a share, which is up to 37, multiplies this bound.)
+# The bound for an SVD or a QR decomposition. LAPACK promises that the errors of these
+# decompositions are a few ULP of the size. For effective_rank, this bound is multiplied by 37,
+# because the logarithm of a share is at most 37 in magnitude.
 FACTORED = 8 * (ITEMS + DEPTH)
 LABELS = np.arange(ITEMS) % 4
 
@@ -184,8 +185,9 @@ def popularity(worst: Worst, names: Any, B: Any, rows: Any) -> None:
     note = worst.note
     note((f"{name}, cosine", *names), "condition", bound, bias.cosine_correlation, value, size)
     value, size = correlation(logs, list(map(norm, rows)))
-    # By the documentation, the result is NaN if the lengths are equal within 1e-13, and subnormal
-    # lengths are rounded.
+    # According to the documentation, the result is NaN if the lengths are equal within 1e-13. The
+    # documentation also says that subnormal lengths are rounded. The result is not judged in either
+    # case.
     size = size if size < 1e12 and np.abs(B).max() > 1e-307 else NOTHING
     note((f"{name}, length", *names), "condition", bound, bias.norm_correlation, value, size)
     order = np.argsort(counts, kind="stable")
@@ -277,7 +279,7 @@ def ppmi(worst: Worst, seed: int) -> None:
     worst.note(("ShiftedPPMI", "float64", "counts"), "ln of the sum", 8, result, truth, size)
 
 
-# The function repairs tests canonicalize, query_metric and a product, which the other scripts do
+# The function `repairs` tests canonicalize, query_metric and a product, which the other scripts do
 # not test.
 
 
@@ -300,7 +302,8 @@ def repairs(worst: Worst, names: Any, Q: Any, B: Any) -> None:
     moved, _ = centred(right)
     truth = (matrix(moved).T * matrix(moved) / ITEMS).tolist()
     sizes = [norm(column) for column in zip(*right, strict=True)]
-    # In float64, orthogonal reductions have errors relative to the largest column.
+    # The errors of orthogonal reductions in float64 are proportional to the length of the largest
+    # column.
     size = max(sizes) ** 2 / ITEMS
     # By the documentation, smaller products are rounded like other float64 products.
     if size > 1e-290:

@@ -7,9 +7,11 @@ import mpmath
 import numpy as np
 
 DEPTH = 100
-# The largest number of successive roundings of a term in an inner product: one rounding of the
-# product of two entries, DEPTH // 16 additions in one of 16 lanes, 4 additions of the lanes, and
-# DEPTH % 16 additions of the remaining entries.
+# The largest number of times that a term of an inner product is rounded:
+# - once when two entries are multiplied,
+# - DEPTH // 16 times when the products in one of the 16 lanes are added,
+# - 4 times when the lanes are added,
+# - DEPTH % 16 times when the remaining products are added.
 STEPS = 1 + DEPTH // 16 + 4 + DEPTH % 16
 # The precision is high, because the terms of a sum may have any exponents of float64.
 mpmath.mp.prec = 400

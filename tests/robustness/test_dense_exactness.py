@@ -15,7 +15,8 @@ def same_isa_afterwards():
     fastcos.set_config(isa=isa)
 
 
-# An instruction set that is not the best one of this CPU compiles code that no other test needs.
+# For every instruction set except for the best one of this CPU, code must be compiled that no other
+# test needs.
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False], ids=["self-join", "queries"])
 @pytest.mark.parametrize("entry_point", dense_exactness.ENTRY_POINTS)

@@ -41,8 +41,9 @@ LEFT_OUT = (
     "langchain_core", "matplotlib", "mteb", "pandas", "polars", "pyarrow", "pytest", "scanpy",
     "scipy", "sentence_transformers", "setuptools", "sklearn", "tkinter", "torch", "vicinity",
 )  # fmt: skip
-# The program searches as if it had already searched for a while, or calls one kernel. The program
-# also records every start.
+# If the argument of the program is "search", the program searches as if earlier searches had
+# already taken a second in NumPy. Otherwise, the program calls a single kernel. The program also
+# records every start.
 PROGRAM = """
 import json, os, sys
 with open(os.environ["STARTS"], "a") as starts:

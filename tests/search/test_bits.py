@@ -7,8 +7,8 @@ from fastcos import top_k
 from tests.oracles.compare import assert_same_bits
 
 RANDOM = np.random.default_rng(0)
-# The 800 rows have so few patterns that many distances tie; rows of 5 bytes are padded in the
-# kernels, and rows of 16 bytes are not.
+# The 800 rows have so few patterns that many distances tie. The kernels pad rows of 5 bytes, but
+# not rows of 16 bytes.
 ROWS = {width: RANDOM.integers(0, 256, (800, width), dtype=np.uint8) for width in (5, 16)}
 ROWS[5][:, 2:] = 0
 ROWS[5][[3, 700]] = 0

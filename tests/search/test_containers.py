@@ -48,9 +48,9 @@ KINDS = {
     "table": lambda rows: pd.DataFrame(rows.copy()),
     "read-only view": lambda rows: read_only_view(rows.copy()),
 }
-# Rows of these types are searched in NumPy here, and are not saved. Saving would pack the rows, and
-# compile kernels for ten seconds of processor time per type. test_narrow_rows.py tests kernels and
-# saving.
+# Rows of these types are searched in NumPy here, and are not saved. Saving would pack the rows, for
+# which kernels would be compiled. That would take ten seconds of processor time per type. The
+# kernels and saving are tested in test_narrow_rows.py.
 NARROW = {"float16", "bfloat16", "int8"}
 
 

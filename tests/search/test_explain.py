@@ -184,7 +184,8 @@ def test_a_search_with_a_mask_is_planned_as_it_is_explained(monkeypatch, n_allow
 
     def recorded(segment, *arguments):
         plan = plan_search(segment, *arguments)
-        # This condition leaves out the plan for the rows that are packed only for this search.
+        # A search may pack only the allowed rows, for this search alone, and then plan the search
+        # of these packed rows. This condition leaves out such a plan.
         if segment.n_live == 1000 and plan.needs is None:
             made.append(plan)
         return plan

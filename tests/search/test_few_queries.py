@@ -147,8 +147,8 @@ def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_
     index = fastcos.SimilarityIndex().fit(rows)
     for factor, place in itertools.product((0.0, 1e-150, 1e120), (7, 39)):
         queries[place] = factor * rows[3]
-        # Without a minimum number of bytes per thread, each of two threads searches a block of
-        # queries.
+        # A thread normally needs a minimum number of bytes of work. With a minimum of 1 byte, two
+        # threads take part, and each of them searches a block of queries.
         with cost_model.costs_replaced(min_bytes_per_thread=1):
             found = index.search(queries, 5, n_threads=2)
         np.testing.assert_array_equal(found.indices, best_of_all(queries, rows, 5, "cosine"))

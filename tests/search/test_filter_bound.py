@@ -93,8 +93,8 @@ def item_rounding(isa):
 
 
 def float32_rounding(isa):
-    # With AVX2, the quantisation step is 1 if no other number in the group of the largest number
-    # has the same sign as the largest number.
+    # With AVX2, the quantisation step is 1 if the group that contains the largest number contains
+    # no other number of the same sign.
     entries = (126, 22, 4, 2, 2) if isa == "avx2" else (64, 64, 64, 64)
     queries = unrotated(whole_steps(32, 64, 2, entries), 64)
     items = unrotated(whole_steps(32, 64, 3, (127, 15, 5, 2, 1)), 64)
@@ -112,7 +112,8 @@ TERMS = {
     "slack": float32_rounding,
 }
 
-# An instruction set that is not the best one of this CPU compiles code that no other test needs.
+# For every instruction set except for the best one of this CPU, code must be compiled that no other
+# test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in cpu.supported_isas()
@@ -136,7 +137,8 @@ def test_filter_bound_needs_every_term(dominant, isa):
     bound_terms = block.bound_terms[0].astype(np.longdouble)
     query_residual, coded = bound_terms[UNREFINED_RESIDUAL_NORM], bound_terms[CODE_NORM]
     exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
-    # These are errors of each query with each item, in units of the query's scale.
+    # For each query and each item, `error` contains the error of the score, in units of the query's
+    # scale.
     value = exact[:, made.arrays.row_of_slot] / block.steps[0][:, None].astype(np.longdouble)
     error = np.abs(value - scores.reshape(32, 32).T / inverse)
     slack = np.longdouble(SLACK) / block.steps[0]

@@ -56,7 +56,8 @@ def test_index_memory_is_as_documented(items):
 def test_index_adds_20_bytes_to_the_codes_of_an_item():
     X = np.random.default_rng(0).standard_normal((4096, 384), dtype=np.float32)
     width = 4 * tile_layout(get_config().isa, 384).words
-    for rows in (X, X + 1):  # the rows of X have no common direction, those of X + 1 have one
+    # The rows of X have no common direction, whereas the rows of X + 1 have a common direction.
+    for rows in (X, X + 1):
         assert SimilarityIndex().fit(rows).memory_.codes <= len(rows) * (width + 20)
 
 

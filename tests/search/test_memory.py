@@ -11,8 +11,9 @@ import pytest
 WORKING_MEMORY = 16.0
 # The memory in MiB that a call may take in addition to working_memory, its inputs and its outputs.
 SLACK = 12.0
-# Each case contains code that makes the inputs, the call, and the MiB that copies of the inputs and
-# the outputs may take. If the call must be refused, the expected error takes the place of the MiB.
+# Each case has three parts. The first part is code that makes the inputs. The second part is the
+# call. The third part is the number of MiB that copies of the inputs, and the outputs, may take. If
+# the call must be refused, the third part is the beginning of the expected error message instead.
 CASES = {
     "two sparse rows of 2**26 columns": (
         "columns = [0, 7, 7, 2**26 - 1]\n"

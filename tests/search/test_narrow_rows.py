@@ -50,7 +50,8 @@ def test_narrow_rows_are_not_copied_as_a_whole():
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # The limit is less than the codes of all rows; a float32 copy would be four times as large.
+    # The limit is less than the memory that the codes of all rows would take. A float32 copy of the
+    # rows would take four times as much memory as the limit.
     assert peak < X.nbytes
 
 
@@ -103,7 +104,7 @@ def test_large_narrow_rows_make_no_wide_copy():
     SimilarityIndex().fit(X[:9000]).search(own, 3)
     for call, bound in (
         (lambda: SimilarityIndex().fit(X, copy=False).search(own, 3), 2),
-        # This bound includes a copy of the rows in their own type.
+        # The index copies the rows as int8. The bound of 3 includes this copy.
         (lambda: SimilarityIndex().fit(X).search(own, 3), 3),
         (lambda: top_k(own, X, 3), 2),
     ):

@@ -30,10 +30,11 @@ def needed_bytes(d, k):
     return 3 * (36 * capacity + 24 * k) + PANEL * (4 * d + 64)
 
 
-# Each row contains a search and the expected plan. The search is given by the instruction set and
-# the numbers of threads, rows, columns, queries and neighbours (k). The plan contains the kernel,
-# the queries per block, the panels per range, the stride and the rank of the sample, and the
-# candidates per query. For the kernels of few queries, the last number is first_rank.
+# Each row contains a search and the expected plan. The first six values describe the search: the
+# instruction set, and the numbers of threads, rows, columns, queries and neighbours (k). The plan
+# contains the kernel, the queries per block, the panels per range, the stride and the rank of the
+# sample, and the candidates per query. For the kernels of few queries, the last number is
+# first_rank.
 TABLE = [
     ("amx", 16, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 12)),
     ("vnni", 2, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 12)),
@@ -240,7 +241,8 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
 @pytest.mark.parametrize(
     ("sizes", "request_", "machine", "method", "needs"),
     [
-        # For few queries, packing saves no time, and no property of the rows needs to be computed.
+        # For few queries, packing saves no time. The planner then needs to know no property of the
+        # rows.
         (unpacked(1000, 64), (1, 10), {}, "score_all", None),
         (unpacked(1_000_000, 64), (3, 10), {}, "score_all", None),
         # With more queries, rows that are not packed are multiplied, provided that float32 does not

@@ -32,8 +32,8 @@ if not tiles.AVAILABLE:
 
 NAMES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 BEST = cpu.supported_isas()[0]
-# The tiles of avxvnni are those of vnni in registers of half the width, and tests/kernels tests
-# them.
+# The tiles of avxvnni are the same as the tiles of vnni, but in registers that are half as wide.
+# The tiles of avxvnni are tested in tests/kernels.
 ISAS = [
     pytest.param(
         isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
@@ -116,8 +116,9 @@ def rows_queries_and_neighbors(rows, measure):
     return X, Q, dense.top_k(Q, X, 100, NAMES[measure])[0]
 
 
-# The rows and the axes do not affect which instructions run. Two kinds of axes are therefore enough
-# for the instruction sets that are not the best one of this CPU.
+# The rows and the axes do not affect which instructions run. All kinds of rows and axes are
+# therefore tested only with the best instruction set of this CPU. With every other instruction set,
+# one kind of rows and two kinds of axes are enough.
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("measure", NAMES)
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_prefixes_find_the_same_neighbors(rows, axes, measure, isa, monkeypatch)
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("first", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
 def test_queries_of_two_kinds_share_a_block(first, isa):
-    # The first 32 queries decide whether the block uses prefixes, also for its other queries.
+    # The first 32 queries of a block decide whether prefixes are used for all queries of the block.
     set_config(isa=isa)
     X = embeddings(1500, 100)
     other = independent_columns if first is embeddings else embeddings
@@ -250,8 +251,8 @@ def test_filters_removals_additions_and_thresholds():
 @pytest.mark.parametrize("measure", NAMES)
 @pytest.mark.parametrize("rows", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
 def test_few_queries_find_all_items_above_a_score(rows, measure, isa):
-    # Queries that are similar to the items skip most codes, and other queries stop using their
-    # prefixes.
+    # If queries are similar to the items, their prefixes rule out most items, whose codes are then
+    # skipped. If queries are not similar to the items, the search stops using their prefixes.
     set_config(isa=isa)
     X, Q = embeddings(3100, 100), rows(6, 100, 1)
     truth = dense.keys(Q, X, NAMES[measure])
@@ -280,7 +281,8 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
         )
     assert opened.memory_.codes == index.memory_.codes
     if cpu.supported_isas()[0] != "amx":
-        # Codes in the order of items must not be read as codes in groups.
+        # The codes are stored either in the order of the items or in groups. The header must say
+        # that these codes are in the order of the items, so that they are not read as groups.
         assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
 
 

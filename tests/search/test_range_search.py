@@ -31,8 +31,8 @@ def test_all_pairs_above_a_score_are_found_and_no_other(measure, threshold):
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
 @pytest.mark.parametrize("n_queries", [1, 3, 8])
 def test_few_queries_find_all_allowed_items_above_a_score(measure, n_queries):
-    # The items fill two runs of panels and part of a third run; the thresholds find few to nearly
-    # all items.
+    # The items fill two runs of panels and part of a third run. The highest threshold finds only
+    # few items, and the lowest threshold finds nearly all items.
     queries, items = gaussian(n_queries, 24), gaussian(2100, 24, seed=1)
     allowed = np.random.default_rng(2).random(2100) < 0.7
     form = "euclidean" if measure == "neg_euclidean" else measure
@@ -54,9 +54,9 @@ def test_few_queries_find_all_allowed_items_above_a_score(measure, n_queries):
 
 
 def test_any_division_of_the_queries_finds_the_same_pairs():
-    # All queries are counted together, but little memory makes a search list few of them at a time,
-    # down to a single query. A batch must find neither more candidates than there is room for, nor
-    # fewer pairs.
+    # The pairs of all queries are counted together. If there is little memory, however, the search
+    # lists the pairs of only a few queries at a time, or of a single query. Such a batch must not
+    # find more candidates than there is room for, and it must not miss pairs.
     queries, items = gaussian(100, 64), gaussian(20_000, 64, seed=1)
     keys = dense_oracle.keys(queries, items, "cosine")
     expected = keys.astype(np.float32) >= np.float32(0.35)
@@ -210,7 +210,7 @@ def test_near_duplicates_are_components_of_similar_pairs():
 def test_thresholds_may_be_calibrations():
     X = gaussian(700, 16, seed=1)
     rate = calibrate(X, fpr=1e-3)
-    # The test counts the rate by other code than the calibration.
+    # To count how many pairs reach the threshold, this test uses other code than the calibration.
     cosines = dense_oracle.keys(X, X, "cosine")
     is_near = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
     assert 0 < is_near.sum() <= 1e-3 * 700 * 699

@@ -90,8 +90,8 @@ print(digest.hexdigest())
 
 @pytest.mark.slow
 def test_first_calls_compile_nothing(tmp_path):
-    # On a busy machine, searches in NumPy may take so long that they would start a background
-    # process.
+    # On a busy machine, searches in NumPy may take long. They would then start a background process
+    # that compiles kernels, so FASTCOS_BACKGROUND=0 forbids this process.
     in_numpy = run(FIRST_CALLS, tmp_path / "c", FASTCOS_BACKGROUND="0")
     assert in_numpy.returncode == 0, in_numpy.stderr
     assert not (tmp_path / "c").exists()

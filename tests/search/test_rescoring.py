@@ -75,7 +75,8 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         items = random.integers(-3, 4, (60, 6)) + 0.0
         queries = random.integers(-3, 4, (100, 6)) + 0.0
         truth = dense_oracle.keys(queries, items, "dot")
-        # The lists mostly contain the best items by an inexact score.
+        # Each list contains the items with the best inexact scores, which are mostly the best
+        # items.
         rough = truth + random.normal(0, random.choice([0.0, 1.0, 6.0]), truth.shape)
         lists = np.argsort(-rough, axis=1)[:, : int(random.integers(5, 40))]
         remaining = truth.copy()
@@ -87,7 +88,8 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         absent = (~(best[:, :, None] == result.indices[:, None]).any(axis=2)).sum(axis=1)
         assert (absent <= result.missing).all(), seed
         certain += (result.missing == 0).sum()
-        # No bound can certify more than the true scores of the other items.
+        # The true scores of the items that are not in a list are the lowest possible bounds. No
+        # bounds can therefore certify more queries than these scores.
         kth = np.sort(truth, axis=1)[:, -k]
         whole += ((absent == 0) & (remaining.max(axis=1) < kth)).sum()
     assert 2000 < certain <= whole

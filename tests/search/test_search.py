@@ -375,8 +375,9 @@ def test_both_drivers_give_the_same_bits():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_candidates_worse_by_their_estimates_are_tried(seed):
-    # With little memory, the buffers of a block become full. No remaining candidate has a better
-    # estimate than the best candidate so far, but one of them has a better score.
+    # With little memory, the buffers of a block become full. None of the remaining candidates has a
+    # better estimate than the best candidate so far. One of the remaining candidates nevertheless
+    # has a better exact score.
     order = np.random.default_rng(seed).permutation(511)
     X = np.ldexp(wild_norms(511, 115)[order], -60)
     assert_exact(X, X, 1, "dot", working_memory=0.08)

@@ -16,19 +16,20 @@ if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
-# These instruction sets of this machine multiply codes without tile registers. All but the best one
-# compile kernels for these tests alone.
+# SETS contains the instruction sets of this machine that multiply codes without tile registers. For
+# all of them except for the best one, kernels are compiled that no other test needs.
 BEST = cpu.supported_isas()[0]
 SETS = [
-    # The tiles of avxvnni are those of vnni in registers of half the width.
+    # The tiles of avxvnni are the same as the tiles of vnni, but in registers that are half as
+    # wide.
     pytest.param(
         isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
     )
     for isa in cpu.supported_isas()
     if isa in ("avx2", "avxvnni", "vnni")
 ]
-# With these costs, the rounds of a self-join cost nothing, so a few hundred rows are divided into
-# many blocks.
+# With these settings of the cost model, more rounds of a self-join cost no additional time. Even a
+# few hundred rows are therefore divided into many blocks.
 SMALL_BLOCKS = {
     "min_panels_of_joined_block": 0, "panels_of_joined_block": 2, "min_sample_stride_of_join": 1,
     "min_columns_of_join": 1, "min_seconds_per_joined_neighbor": 0.0, "projected_columns": 0,
@@ -66,8 +67,8 @@ def test_neighbors_are_exact(joins, family, measure, isa):
     fastcos.set_config(isa=isa)
     for n_threads, k in ((1, 3), (3, 20)):
         check(X, k, measure, n_threads=n_threads)
-    # No self-join runs if many rows are equal, or if the norms differ too much, as in some of the
-    # other families.
+    # In some of the other families, many rows are equal, or the norms differ too much. For such
+    # rows, no self-join runs.
     assert joins or family is not FAMILIES[0]
 
 
@@ -142,8 +143,9 @@ def test_rows_whose_projection_helps_only_for_a_smaller_k(joins, monkeypatch, is
 
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_too_high_estimates_are_repaired(joins, isa):
-    # The neighbours of the first 40 rows lie in few panels, so the sample estimates too many of
-    # them.
+    # A sample of the panels yields an estimate of each row's threshold. For some of these rows, the
+    # sample happens to contain more than its share of the row's neighbours, so the estimate is too
+    # high.
     rng = np.random.default_rng(2)
     X = rng.standard_normal((2000, 16)).astype(np.float32)
     X[::97] = X[0] + 0.01 * rng.standard_normal((len(X[::97]), 16))

@@ -16,8 +16,8 @@ if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
-# With these settings of the cost model, reading takes so long that the rows are divided for any
-# number of queries.
+# With these settings of the cost model, reading the rows seems to take very long. The rows are
+# therefore divided among the threads, whatever the number of queries is.
 DIVIDED = {
     "cached_bytes": 0.0, "bytes_per_second": 1e3, "bytes_per_second_of_thread": 1e3,
     "max_queries_sharing_rows": 0,
@@ -90,7 +90,8 @@ def damage(thresholds, random):
     thresholds[places] = random.choice(wrong, 4)
 
 
-# The same code compares the thresholds of all measures, so each disturbance is tested with one.
+# All measures share the code that compares thresholds. In the fast tests, each disturbance is
+# therefore tested with only one measure.
 @pytest.mark.parametrize(
     ("disturb", "measure"),
     [

@@ -51,8 +51,8 @@ def of_items(formula):
     return lambda P, B: formula(B)
 
 
-# For each measure: a function that returns the parameters for (P, B), and a function that returns
-# the scores for (P, B). The items are also the queries.
+# Each value contains two functions of (P, B). The first function returns the parameters of the
+# measure, and the second function returns the scores. The items are also the queries.
 CASES = {
     "cosine": (dict, of_items(lambda B: oracles.cosine(B, B))),
     "dot": (dict, of_items(lambda B: B @ B.T)),

@@ -86,7 +86,8 @@ def ranked_scores(measure, rows):
 
 def assert_never_exceeded(measure, rows, upper_bound):
     raw, exact = ranked_scores(measure, rows)
-    # For each raw score, this is the best exact score of all items whose raw score is not higher.
+    # For each raw score r, this is the best exact score among the items whose raw score is at most
+    # r.
     best = np.maximum.accumulate(exact[:, ::-1], axis=1)[:, ::-1]
     before = np.full(len(rows), np.inf)
     for j in range(raw.shape[1]):

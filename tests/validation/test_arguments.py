@@ -619,7 +619,8 @@ def test_only_a_matrix_is_taken_for_one_mask_per_query():
         validation.as_item_numbers("allowed", np.ones((2, 3), bool), 3)
     with pytest.raises(TypeError, match=r"got dtype float64 of shape \(3,\)$"):
         validation.as_item_numbers("allowed", np.ones(3), 3)
-    # Neither array can be one mask per query, so the message contains no hint about such masks.
+    # Neither of the two arrays could be meant as one mask per query, so the message contains no
+    # hint about such masks.
     for items in (np.ones((2, 3)), np.ones((1, 2, 3), bool)):
         with pytest.raises(TypeError, match=r"got dtype \w+ of shape \([\d, ]+\)$"):
             validation.as_item_numbers("allowed", items, 3)

@@ -184,8 +184,8 @@ def table(lines):
             if arm == 0:
                 fails = sum(line["fails"] for line in comparisons)
                 cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
-            # The time of a run depends on whether there is a slow-down for the tool to confirm. The
-            # table therefore lists the times without a slow-down and with the largest one.
+            # The time of a run depends on whether the tool has a slow-down to confirm. The table therefore
+            # lists two times: without a slow-down, and with the largest slow-down.
             if arm in (0, max(ARMS)):
                 seconds = [line["seconds"] for line in comparisons]
                 cells.append(f"{statistics.median(seconds):.0f}" if seconds else "")

@@ -125,8 +125,8 @@ WORDS = (
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
-# At the default tolerance, benchmarks of equal time need up to 80 pairs on a busy machine. The
-# tests therefore use a larger tolerance.
+# At the default tolerance, benchmarks that take the same time in base and in head need up to 80 pairs on a
+# busy machine. The tests therefore use a larger tolerance.
 LOOSE = ("--tolerance", "0.5")
 SLOWER = "| **slower** | `benchmarks/test_toy.py::test_work` |"
 SITUATIONS = {

@@ -142,7 +142,8 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # For each rate, find the lowest bin edge that at most this share of the pairs reach.
+    # For each rate, find the lowest bin edge for which the share of pairs that reach the edge is at
+    # most the rate.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

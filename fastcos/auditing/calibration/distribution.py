@@ -19,7 +19,7 @@ RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # above a score, the relative standard error of their share is 10 %. If the queries are the items,
 # each pair is counted twice, so the relative standard error is 14 %.
 OBSERVED = 100
-# The lowest false-positive rate for which the tail model is used is EXTRAPOLATED divided by the
+# The tail model is used only for false-positive rates of at least EXTRAPOLATED / n, where n is the
 # number of pairs.
 EXTRAPOLATED = 0.01
 
@@ -95,8 +95,9 @@ class PairDistribution(Record):
         above, edges = self.pairs_above, self.edges
         # The factor 1 + 1e-9 compensates for the rounding error of the product fpr * n_pairs.
         max_pairs = fpr * self.n_pairs * (1 + 1e-9)
-        # The last bin includes its upper edge. The scores of a search are float32, so the smallest
-        # threshold that no score reaches is the next float32 above the last edge.
+        # The last bin includes its upper edge, so a score may equal the last edge. The scores of a
+        # search are float32. The smallest threshold that no score reaches is therefore the next
+        # float32 above the last edge.
         with np.errstate(over="ignore"):
             next_float = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
         edges[-1] = next_float if np.isfinite(next_float) else np.nextafter(edges[-1], np.inf)

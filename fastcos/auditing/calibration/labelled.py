@@ -190,10 +190,10 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         isotonic = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
         knots, probabilities = isotonic.X_thresholds_, isotonic.y_thresholds_
     else:
-        # Platt's targets act like one additional relevant and one additional irrelevant pair. The
-        # slope is therefore finite even if a threshold separates the relevant from the irrelevant
-        # pairs. Each labelled pair is used twice: once as a relevant pair, and once as an
-        # irrelevant pair. The weights of these two uses sum to 1.
+        # Platt's targets have the effect of two additional pairs: one relevant pair and one
+        # irrelevant pair. The slope is therefore finite even if a threshold separates the relevant
+        # from the irrelevant pairs. Each labelled pair is used twice: once as a relevant pair, and
+        # once as an irrelevant pair. The weights of these two uses sum to 1.
         positive = np.where(labels == 1, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
         regression = LogisticRegression(C=np.inf, max_iter=1000).fit(
             np.tile(values, 2)[:, None],

@@ -14,23 +14,25 @@ from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# A note warns the user if, on average, more than _CLUSTERED pairs count as one independent pair.
-# Even for independent normal rows, the estimated ratio of all pairs to independent pairs is 2 on
-# average, because the bootstrap counts the noise of each pair twice.
+# The pairs above a threshold contain only as much information as a smaller number of independent
+# pairs. The ratio of the two numbers says how many pairs count as one independent pair. A note
+# warns the user if this ratio exceeds _CLUSTERED. Even for independent normal rows, the estimated
+# ratio is 2 on average, because the bootstrap counts the noise of each pair twice.
 _CLUSTERED = 4.0
-# An interval is computed for a false-positive rate only if at least _MIN_EXPECTED_PAIRS pairs are
-# expected above the threshold for the rate. With fewer expected pairs than _MIN_EXPECTED_PAIRS, 99
-# % intervals rarely contained the true rate in experiments with 12 to 100 normal rows.
+# The expected number of pairs above a threshold is the false-positive rate times the number of
+# different pairs. An interval for a rate is computed only if this expected number is at least
+# _MIN_EXPECTED_PAIRS. For smaller expected numbers, 99 % intervals rarely contained the true rate
+# in experiments with 12 to 100 normal rows.
 _MIN_EXPECTED_PAIRS = 2
 # A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. If
 # the Kolmogorov-Smirnov distance is 0.1, the probabilities that the tail model returns are wrong by
 # about 10 %.
 _POOR_FIT = 0.1
-# The interval of a false-positive rate depends on the ratio of pairs to independent pairs. To
-# compute the interval of a rate, this ratio is measured at a rate that is _RATE_FACTOR times as
-# high. On a logarithmic scale, this higher rate lies halfway between two rates in RATES.
-# `tests.robustness.calibrated_rates held_out` shows that the intervals would be too narrow if the
-# ratio were measured at the rate itself.
+# The interval of a false-positive rate depends on how many pairs count as one independent pair.
+# This number is measured at a higher rate, which is _RATE_FACTOR times the rate of the interval. On
+# a logarithmic scale, this factor is half of the step from one rate in RATES to the next. If the
+# number were measured at the rate of the interval itself, the intervals would be too narrow, as
+# `tests.robustness.calibrated_rates held_out` shows.
 _RATE_FACTOR = 10**0.5
 
 

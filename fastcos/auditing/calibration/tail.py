@@ -8,15 +8,15 @@ from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
 # The tail contains the pairs with the highest scores. The number of these pairs is SHARE times the
-# number of all pairs, but at least MIN_PAIRS. MIN_PAIRS pairs are enough to fit two parameters, and
-# few enough that only the highest scores determine the fit. `tests.robustness.calibrated_rates
-# tail` compares other values of SHARE and MIN_PAIRS.
+# number of all pairs, but at least MIN_PAIRS. MIN_PAIRS pairs are enough to fit two parameters.
+# They are also so few that only the highest scores determine the fit.
+# `tests.robustness.calibrated_rates tail` compares other values of SHARE and MIN_PAIRS.
 SHARE = 1e-4
 MIN_PAIRS = 1000
 # If there are few pairs, a tail of MIN_PAIRS pairs would be too large, so the tail is limited to
-# MAX_SHARE of all pairs. (Because the tail starts at the edge of a bin, it may exceed this limit if
-# many scores lie in one bin.) If the tail model were fitted to all pairs, a threshold would have
-# only half of the requested false-positive rate.
+# MAX_SHARE of all pairs. The tail starts at the edge of a bin, so it may exceed this limit if many
+# scores lie in one bin. If the tail model were fitted to all pairs, a threshold would have only
+# half of the requested false-positive rate.
 MAX_SHARE = 0.2
 # The tail model is fitted to at most _FITTED quantiles of the tail.
 _FITTED = 5000

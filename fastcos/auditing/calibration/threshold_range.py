@@ -13,14 +13,15 @@ from fastcos.validation import Floats
 
 # Default number of sampled rows, which form about 500,000 pairs.
 SAMPLE = 1000
-# A step towards a vertex is computed from this number of pairs near the threshold.
+# To choose the direction of a step towards a vertex, the search uses only this number of pairs,
+# whose cosines are nearest to the threshold.
 _NEAR = 200
 # Largest number of steps towards a vertex of the box that contains all allowed rescalings D. Steps
 # after the third rarely move the threshold further, according to `tests.robustness.calibrated_rates
 # rescaling`.
 _VERTEX_STEPS = 8
-# After the steps towards a vertex, Powell's method evaluates at most this many rescalings D for
-# each end of the range.
+# After the steps towards a vertex, Powell's method searches for the lowest and for the highest
+# threshold. Each of these two searches evaluates at most this many rescalings D.
 _TRIALS = 400
 # If there are at most _FEW_COLUMNS columns, the algorithm DIRECT searches the whole box of allowed
 # rescalings before Powell's method starts. DIRECT makes _GLOBAL_TRIALS evaluations per column.
@@ -202,8 +203,9 @@ def threshold_range(
 
             if len(point) <= _FEW_COLUMNS:
                 # Multiplying all entries of D by one number changes no cosine, so the smallest
-                # weight can be fixed at 1. For each column, the code therefore searches the face of
-                # the box on which the weight of this column is 1.
+                # weight can be fixed at 1. The column with the smallest weight is not known. The
+                # code therefore fixes the weight of one column after another at 1, and searches
+                # over the weights of the other columns.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:

@@ -39,11 +39,10 @@ N_QUERIES = 1000
 N_VOTERS = 10
 # To find the k voters of a query, its scores are divided into N_GROUPS * k groups, and the maximum
 # of each group is computed. The k-th largest maximum is a lower bound on the k-th best score. If a
-# query has 5,000 or more scores, the scores that reach this lower bound are at most about 6 % more
-# than k.
+# query has 5,000 or more scores, at most about 1.06 k of its scores reach this lower bound.
 N_GROUPS = 20
-# To test the AUC, this number of queries are scored against each other, and the scores are ranked.
-# The ranks for 300 queries take 0.2 MB per candidate.
+# The test of the AUC compares this number of query items with each other, and ranks their scores.
+# With 300 query items, the ranks take 0.2 MB per candidate.
 N_UNITS = 300
 
 

@@ -23,8 +23,8 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.rescalings import rescalings
 from fastcos.validation import Floats, Integers
 
-# On the page that figure_page returns, a reader can reduce the rank of the model to one of _RANKS,
-# and can multiply the λ of the model by one of _LAMBDA_FACTORS.
+# A reader of the page that figure_page returns can change the model in two ways. The rank can be
+# reduced to one of _RANKS. The λ can be multiplied by one of _LAMBDA_FACTORS.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 # The replay shows each rescaling D for this number of milliseconds, in which a reader can read a
@@ -56,13 +56,14 @@ _SENTENCES = {
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Largest number of multiply-adds for one heat map. A heat map of 1,000 x 1,000 cosines of rows with
-# 50 columns takes this number, because the map is symmetric and only half of its cosines are
-# computed. On one core of a processor from 2024, this takes 30 ms.
+# 50 columns needs this number of multiply-adds, because the map is symmetric and only half of its
+# cosines are computed. One core of a processor from 2024 computes this heat map in 30 ms.
 _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
 # An attack looks for a rescaling that removes a neighbour. The condition number of the rescaling is
-# at most the larger of two numbers: _FAR, and the argument ``condition`` of items_page.
+# at most _FAR. If the argument ``condition`` of items_page is larger than _FAR, this argument is
+# the limit instead.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192

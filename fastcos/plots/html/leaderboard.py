@@ -11,8 +11,8 @@ from fastcos.plots.html.page import page_with_script
 from fastcos.reports import Section
 from fastcos.validation import Integers
 
-# The largest number of rows on a page. With 64 example items, a row takes 9 kB, so 200 rows take
-# 1.8 MB of a page of 2.5 MB.
+# The largest number of rows on a page. With 64 example items, a row takes 9 kB. In a page of
+# 2.5 MB, 200 rows take 1.8 MB.
 _MAX_ROWS = 200
 
 
@@ -73,9 +73,9 @@ def leaderboard_page(
     fields = item_fields(page_items, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
-    # The axis covers only the rows that are shown when the page opens. If the axis covered all
-    # rows, one rescaling with a very low score would make the intervals of the shown rows too short
-    # to read.
+    # The axis covers only the rows that are shown when the page opens. One rescaling may have a
+    # very low score. If the axis also covered this score, the confidence intervals of the shown
+    # rows would be drawn so short that nobody could compare them.
     ends = [end for row in page_rows if row.candidate in best_candidates for end in row.score]
     ends += [] if chance is None else [chance]
     axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)

@@ -145,7 +145,8 @@ def test_tail_recovers_a_generalized_pareto(shape):
     assert tail.n_pairs >= 1000
     assert tail.shape == pytest.approx(shape, abs=0.15)
     assert tail.distance < 0.05
-    # In the tail model, the scale of the scores above the start of the tail grows with this start.
+    # In the tail model, the scale of the tail is a linear function of the score at which the tail
+    # starts.
     assert tail.scale == pytest.approx(0.02 + shape * (tail.start - 0.5), rel=0.15)
 
 
@@ -212,8 +213,8 @@ def test_false_discovery_rate_equals_a_loop_over_all_pairs(rows):
         expected[order[rank - 1]] = least
     adjusted = calibration.false_discovery_rate(everything, n_items=300)
     np.testing.assert_allclose(adjusted.ravel(), expected, rtol=1e-12)
-    # If only the best 20 scores of each list are passed, the estimates may be higher than those
-    # from all scores, but not lower.
+    # If only the best 20 scores of each list are passed, an estimate may be higher than the
+    # estimate from all scores, but never lower.
     few = calibration.false_discovery_rate(everything[:, :20], n_items=300)
     assert (few >= adjusted[:, :20] * (1 - 1e-12)).all()
 

@@ -178,7 +178,7 @@ def compared(options):
             run_turns([side], 0)  # compiles code and fills the caches of the system
         except CannotServe as error:
             unusable[role] = str(error)
-    # If the tests cannot run on head, although base can run its own tests, the code of head broke them.
+    # If base can run its own tests, but head cannot run the tests, the code of head has broken the tests.
     if "head" in unusable and base_listing is not None:
         return Verdict([], options.tolerance, broken={"all tests": unusable["head"]})
     if unusable:

@@ -20,12 +20,13 @@ from .processes import Failure, Measurement
 # The smallest allowed number of pairs in the first analysis. An interval that is computed from
 # fewer pairs is too inaccurate.
 MIN_PAIRS = 10
-# The number of analyses. A benchmark whose interval contains the tolerance is measured further, each
-# time with twice as many pairs: 10, 20, 40 and 80.
+# The number of analyses. If the confidence interval of a benchmark contains the tolerance, the benchmark is
+# measured further, until it has twice as many pairs. With 10 pairs in the first analysis, the analyses use
+# 10, 20, 40 and 80 pairs.
 ANALYSES = 4
-# The largest share of its time for which a benchmark may wait in either commit. Waiting does not count as CPU
-# time, so a slow-down that consists of waiting would be missed. If a benchmark starts to wait for this share
-# of its time, its wall time becomes 1 / (1 - 0.1) = 1.11 times as long.
+# The largest share of its time that a benchmark may spend waiting, in base or in head. Waiting does not count
+# as CPU time, so a slow-down that consists of waiting would be missed. If a benchmark does not wait in base,
+# but waits for this share of its time in head, its wall time becomes 1 / (1 - 0.1) = 1.11 times as long.
 MAX_WAITING = 0.10
 
 PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted", "undecided"
@@ -45,8 +46,8 @@ class Outcome(NamedTuple):
     status: str  # one of STATUSES
     tolerance: float
     reason: str = ""
-    ratio: Ratio | None = None  # in the last series in which the benchmark was measured
-    first: Ratio | None = None  # in the first series, if a second series followed
+    ratio: Ratio | None = None  # the ratio in the last series in which the benchmark was measured
+    first: Ratio | None = None  # the ratio in the first series; None unless a second series followed
 
 
 class Verdict(NamedTuple):
@@ -91,7 +92,9 @@ class Series:
         self.done = 0
         self.requested = defaultdict(int)  # for each name, the requested pairs; None stands for all names
         self.pairs = defaultdict(list)  # for each name, the seconds of base and of head in every pair
-        self.waits = defaultdict(list)  # for each name, the larger of the two median shares of waiting
+        # For each name and pair, the share of its time that a benchmark waited: the median over the turns, in
+        # base or in head, whichever is larger.
+        self.waits = defaultdict(list)
         self.ran = [set(), set()]  # for base and for head: the names that have been measured
         self.failures = [{}, {}]  # for base and for head: the first Failure, by name
 

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 SERVE = Path(__file__).with_name("serve.py")
-# In each pair, every benchmark runs in this many turns on each side. With 4 turns, the ratios would
-# scatter by a fifth more than with 6 turns.
+# In each pair, every benchmark takes this number of turns on base, and the same number of turns on head. With
+# 4 turns, the ratios would scatter by a fifth more than with 6 turns.
 TURNS = 6
 # The seconds after which a single turn, or the import of all tests, counts as hanging.
 TIMEOUT = 600.0
@@ -81,7 +81,8 @@ class Server:
     """A running process of a :class:`Command`."""
 
     def __init__(self, command, timeout=TIMEOUT):
-        # The PYTEST_ variables of a surrounding pytest must not change how the project's tests run.
+        # benchgate may itself run inside pytest. The PYTEST_ variables of this pytest must not change how the
+        # project's tests run.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         padding = {"BENCHGATE_PADDING": "x" * random.randrange(MAX_PADDING)}
         self.timeout = timeout

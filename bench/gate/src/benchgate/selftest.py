@@ -62,8 +62,8 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
 def caught_slowdown(logs, tolerance):
     """Return the smallest of SLOWDOWNS that nearly all comparisons report, or None."""
     for slowdown in SLOWDOWNS:
-        # A slow-down of exactly the tolerance cannot be distinguished from a smaller one, however many pairs
-        # are measured.
+        # If a slow-down equals the tolerance, no number of pairs is enough to distinguish it from a slightly
+        # smaller slow-down.
         if (
             slowdown > tolerance
             and (verdicts := comparisons(logs, slowdown, tolerance))

@@ -148,8 +148,8 @@ class Plugin:
         if report.failed:
             lines = [line.strip() for line in report.longreprtext.splitlines() if line.strip()]
             errors = [line[1:].strip() for line in lines if line.startswith("E ")]
-            # If errors caused each other, pytest prints the error that was finally raised as the
-            # last one.
+            # If one error caused another error, pytest prints both. The last error that pytest prints is the
+            # one that was finally raised.
             self.errors[report.nodeid] = shorten((errors or lines or ["no reason"])[-1])
 
     def pytest_runtestloop(self, session):
@@ -191,8 +191,8 @@ class Plugin:
 
     def run(self, item, settings):
         """Run a benchmark for one turn, and return the answer for the parent."""
-        # The teardown ends the fixtures of other modules, but keeps the fixtures of the benchmark's
-        # module.
+        # This call tears down the fixtures of other modules. It keeps the fixtures of the module that
+        # contains the benchmark.
         item.session._setupstate.teardown_exact(item.parent)
         measured = item.config._benchmarksession.benchmarks
         measured.clear()
@@ -221,8 +221,8 @@ class Plugin:
         if outcome.excinfo and issubclass(outcome.excinfo[0], Waits):
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
-            # pytest-benchmark calibrates a benchmark before it times the rounds, so the last
-            # readings of the clock belong to the rounds.
+            # pytest-benchmark first calibrates a benchmark and then times its rounds. The last readings of
+            # the clock were therefore taken for the rounds.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
