@@ -325,8 +325,9 @@ def _check_search(
     name = validation.as_instance("measure", measure, str, "a name")
     if getattr(type(get_measure(name)), "_fit", None) is not BaseMeasure._fit:
         raise ValueError(
-            "measure must learn nothing from the items if the search runs on a cluster (use, for "
-            f"example, cosine, dot, neg_euclidean or angular), got {validation.format_value(name)}"
+            f"measure must not be fitted to the items, got {validation.format_value(name)}: a "
+            "search on a cluster supports only measures that need no fitting, such as cosine, dot, "
+            "neg_euclidean and angular"
         )
     item_rows = _open_rows("items" if items is not None else "queries", items or queries)
     n_queries = len(_open_rows("queries", queries))
@@ -373,8 +374,9 @@ def _memory_per_task(client: Client, working_memory: float | None) -> float:
         return min(memory, limit)
     if memory > limit:
         raise ValueError(
-            f"working_memory must be at most {limit / 2**20:.0f} MiB per task for worker {worker} "
-            f"(half of the worker's memory limit divided by its threads), got {memory / 2**20:.0f}"
+            f"working_memory must be at most {limit / 2**20:.0f} MiB per task for worker {worker}, "
+            f"got {memory / 2**20:.0f} MiB. This limit is half of the worker's memory limit, "
+            "divided by its number of threads"
         )
     return memory
 
@@ -445,8 +447,8 @@ class _ClusterOperator(Operator):
         if limit < task_bytes:
             raise ValueError(
                 f"worker {worker} must have {task_bytes / 2**20:.0f} MiB per task for these "
-                f"products, got {limit / 2**20:.0f}, which is half of the worker's memory limit "
-                "divided by its threads: give the worker more memory or fewer threads, or write "
+                f"products, got {limit / 2**20:.0f} MiB (half of its memory limit, divided by its "
+                "number of threads). Give the worker more memory or fewer threads, or write "
                 "smaller shards"
             )
         with dask_config.set(_LARGE_GRAPH):

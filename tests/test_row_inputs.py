@@ -276,7 +276,7 @@ def test_tables_of_vectors_are_read_or_name_the_column():
     frame = pandas.DataFrame({"name": [f"a{n}" for n in range(20)], "embedding": rows.tolist()})
     one = fastcos.top_k(frame[["embedding"]], k=3)
     np.testing.assert_array_equal(one.indices, fastcos.top_k(rows, k=3).indices)
-    with pytest.raises(TypeError, match=r"\(give column 1, of vectors, alone\)"):
+    with pytest.raises(TypeError, match=r"\(pass only column 1, which holds vectors\)"):
         fastcos.top_k(frame, k=3)
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     ragged = [*rows[:7].tolist(), [1.0, 2.0], *rows[7:].tolist()]

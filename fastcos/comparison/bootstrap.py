@@ -339,8 +339,9 @@ def _conclusion(
         )
         failure = f"{evaluation.failure}. The best of {len(candidates)} candidates has {results}."
         method = (
-            f" To measure the lead, each half of the {units} was used to choose a candidate, and "
-            "the other half was used to evaluate this candidate."
+            f" The lead was measured by cross-fitting. The {units} were split into two halves: a "
+            "candidate was chosen on one half and evaluated on the other half, and then the two "
+            "halves changed roles."
         )
         return f"{warning}{failure}" + (method if evaluation.chance else "")
     ties_sentence, ties = "", board.not_distinguishable
@@ -350,8 +351,8 @@ def _conclusion(
         names = ", ".join(map(str, ties[:_MAX_LISTED]))
         ties_sentence = f" These candidates are not significantly worse: {names}{ending}."
     level = "".join(
-        f" A measure is recommended only if its {outcome.score} exceeds {outcome.chance:.3f}, the "
-        f"{outcome.score} of the {evaluation.trivial}."
+        f" A measure is recommended only if its {outcome.score} is higher than the "
+        f"{outcome.score} of the {evaluation.trivial} ({outcome.chance:.3f})."
         for outcome in outcomes
         if evaluation.trivial
     )
@@ -384,8 +385,9 @@ def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> 
         return f"{advice}. No other candidate was compared with {baseline.candidate}."
     best = next(row for row in board.rows if row.candidate in candidates[1:])
     method = (
-        f"Each half of the {units} was used to choose a candidate, and the other half was used to "
-        "measure the gain of this candidate over the cosine."
+        f"The gain over the cosine was measured by cross-fitting. The {units} were split into two "
+        "halves: a candidate was chosen on one half, and its gain was measured on the other half; "
+        "then the two halves changed roles."
     )
     if gain.low > 0:
         return (

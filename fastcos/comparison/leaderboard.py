@@ -11,8 +11,8 @@ from fastcos.validation import Integers
 # Some scores in the conclusion have the same name as scores in the table below it, but different
 # values. _PER_ITEM explains why the values differ.
 _PER_ITEM = (
-    "The AUC and the P@10 in the table are means over items, so common labels count most. The "
-    "scores per class in the conclusion are means over labels, so each label counts the same."
+    "The AUC and the P@10 in the table are means over items, so common labels count most. A "
+    "score per class in the conclusion is a mean over labels, so all labels have the same weight."
 )
 
 
@@ -154,8 +154,8 @@ class Leaderboard(Record):
         scores = (self.score, f"95 % over {self.unit}", "gain", "95 % of the gain")
         header = ("measure", "under", *scores, *self.rows[0].other_scores)
         title = (
-            f"{self.task}, {self.n_units:,} {self.unit}: the best candidate of each measure, out "
-            f"of {len(self.rows)} candidates"
+            f"Task: {self.task}, for {self.n_units:,} {self.unit}. Of the {len(self.rows)} "
+            "candidates, the table shows the best one for each measure"
         )
         lines = [
             (row.candidate.measure, row.candidate.embeddings, *_cells(row.score), *_cells(row.gain),

@@ -27,7 +27,7 @@ _COLUMNS = (
         "different labels",
     ),
     ("stratified", "stratified_auc", "AUC among pairs of similar popularity"),
-    ("MAP@R", "map_at_r", "mean average precision of the labels of the nearest items"),
+    ("MAP@R", "map_at_r", "mean average precision of a search for items with the same label"),
     ("AMI", "ami", "agreement of clusters with labels, 0 by chance"),
     ("ARI", "ari", ""),
     ("silhouette", "silhouette", ""),

@@ -253,7 +253,10 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
     """
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
-        raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
+        raise ValueError(
+            f"pairs must be two values, the pairs of items and their ratings, got {len(values)} "
+            "values"
+        )
     numbers = as_pairs("pairs", values[0], n_items)
     ratings = validation.as_vector("ratings", values[1], len(numbers))
     check_varied("ratings", ratings)
@@ -274,7 +277,7 @@ def _readable_in_blocks(
     ]
     unsupported = [candidate.measure for candidate in candidates if candidate not in supported]
     if are_chosen and unsupported:
-        rule = "have the capability 'blocks' for rows on disk that exceed working_memory"
+        rule = "have the capability 'blocks' if rows on disk are larger than working_memory"
         raise ValueError(f"measures must {rule}, got {validation.format_value(unsupported[0])}")
     return supported, unsupported
 
@@ -285,7 +288,7 @@ def _as_held_out(interactions: Any, held_out: Any, n_items: int, users: Any) -> 
     n_users = held_out_X.shape[0] if users is None else len(users)
     validation.check_shape("held_out", held_out_X.shape, (n_users, n_items))
     if interactions is None:
-        raise ValueError("interactions must be given with held_out, got None")
+        raise ValueError("interactions must be given if held_out is given, got None")
     training_X = as_interactions("interactions", interactions)
     validation.check_shape("interactions", training_X.shape, held_out_X.shape)
     n_eligible = int(np.count_nonzero(np.diff(held_out_X.indptr)))

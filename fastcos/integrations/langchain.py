@@ -381,8 +381,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 for name, document in self._documents.items()
             ]
             if self.index is None and (path / index_name).exists():
-                rule = "a folder without a store if this store is empty"
-                raise storage.OccupiedError(f"folder_path must be {rule}, got {str(path)!r}")
+                reason = "this store is empty, and an empty store replaces no other store"
+                raise storage.OccupiedError(
+                    f"folder_path must be a folder without a store, got {str(path)!r}: {reason}"
+                )
             file = path / documents_name
             previous_text = file.read_text("utf8") if file.exists() else None
             # The documents are written before the index, because load_local ignores documents

@@ -314,9 +314,9 @@ def check_row_numbers(
     n_named = len(names & row_numbers)
     if "0" not in names and "1" in names and 2 * n_named >= len(ids):
         warnings.warn(
-            f"{path} names {n_named:,} of the rows 0 to {len(ids) - 1}, but never row 0. If the "
-            f"file counts the rows from 1, or contains ids, every row is wrong: pass the ids "
-            f"({hint})",
+            f"{path} contains {n_named:,} of the row numbers 0 to {len(ids) - 1}, but not row "
+            "number 0. If the file numbers the rows from 1, or if its numbers are ids, "
+            f"fastcos assigns every number to a wrong row: pass the ids ({hint})",
             stacklevel=4,
         )
 

@@ -52,8 +52,8 @@ _SIDES_OF_FILES = (*SIDES, ("items", "users", "item_biases", "user_biases"))
 # The biases of the items and of the users.
 Biases = tuple[Array | None, Array | None]
 TRANSPOSED = (
-    "the items are the transposed components_ without the singular values; the users, as the "
-    "method transform returns them, include the singular values"
+    "the items are components_.T, without the singular values; the users that transform(X) returns "
+    "include the singular values"
 )
 
 
@@ -203,9 +203,9 @@ def warn_of_biases(function: str, factors: Factors) -> None:
     """Warn the caller of a public function if biases were left out."""
     if factors.has_biases:
         warnings.warn(
-            f"{function} left out the model's biases, because items and users are for similarities "
-            "between items. To recommend the same items as the model, use scoring_embeddings() of "
-            "the result.",
+            f"{function} left out the model's biases, because similarities between items do not "
+            "depend on biases. To rank the items for a user as the model does, use "
+            "scoring_embeddings() of the result.",
             stacklevel=3,
         )
 
@@ -297,7 +297,10 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
         return items, users, ()
     if d > 2 and _is_ones(items, -1) and _is_ones(users, -2):
         width = d - 2
-        note = "removed two bias columns of the items and of the users (logistic factorisation)"
+        note = (
+            "removed the last two columns of the items and the last two columns of the users, "
+            "which contain biases and ones (logistic factorisation)"
+        )
     elif d > 1 and _is_ones(users, -1):
         width, note = d - 1, "removed the bias column of the items (BPR)"
     else:

@@ -10,6 +10,7 @@ from fastcos.validation import Rows, as_rows, check_length, check_none, check_sa
 from fastcos.validation.ids import as_ids
 
 _KNOWN = "a fitted model of implicit, LightFM, Surprise, Cornac, scikit-learn, gensim or PyTorch"
+_OUTPUTS = "the users are the output vectors (syn1neg) that the model learned by negative sampling"
 # An error message lists at most this many arrays of a model.
 _MAX_ARRAYS = 6
 
@@ -82,7 +83,9 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     """
     items, user_rows, model_ids, notes, biases = _sides(model)
     if user_rows is not None:
-        check_none("users", users, f"for {type(model).__name__}, which contains its users")
+        check_none(
+            "users", users, f"for {type(model).__name__}, because the model contains the users"
+        )
     elif users is not None:
         is_model = hasattr(users, "embedding_dim") or hasattr(users, "index_to_key")
         user_rows = _sides(users, "users")[0] if is_model else as_rows("users", users)
@@ -90,7 +93,7 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
         check_same_width("users", user_rows, "items", items)
     item_ids = np.arange(len(items)) if ids is None else as_ids("ids", ids, len(items))
     if model_ids is not None:
-        check_none("ids", ids, f"for {type(model).__name__}, which contains its ids")
+        check_none("ids", ids, f"for {type(model).__name__}, because the model contains the ids")
         check_length("ids of the model", model_ids, len(items), "its items")
         item_ids = model_ids
     if hasattr(model, "item_factors") or biases[0] is not None:
@@ -115,9 +118,10 @@ def _sides(
         )
     if hasattr(model, "yj"):  # The model is SVD++ of Surprise.
         raise TypeError(
-            f"{name} must have one vector per user, got {kind}: in this model, the vector of a "
-            "user is the sum of a vector of the user and of the vectors of the items that the user "
-            "has rated. Compute these sums, and pass users and items as arrays"
+            f"{name} must have one vector per user, got {kind}: this model represents a user by "
+            "the user's row of pu plus a scaled sum of the rows of yj, one row for each item that "
+            "the user has rated. Compute this vector for each user, and pass users and items as "
+            "arrays"
         )
     for item_name, user_name, *bias_names in SIDES:
         if not (hasattr(model, item_name) and hasattr(model, user_name)):
@@ -129,12 +133,15 @@ def _sides(
         item_biases, user_biases = (getattr(model, key, None) for key in bias_names)
         return items, user_rows, None, (), (item_biases, user_biases)
     if hasattr(model, "wv") and hasattr(model, "dv"):
-        raise TypeError(f"{name} must have one kind of vectors, got {kind}: give its .wv or .dv")
+        raise TypeError(
+            f"{name} must have one kind of vectors, got {kind}: pass its word vectors (.wv) or its "
+            "document vectors (.dv)"
+        )
     words = getattr(model, "wv", model)
     if hasattr(words, "vectors") and hasattr(words, "index_to_key"):
         outputs = getattr(model, "syn1neg", None)
         users = None if outputs is None else as_rows(f"{name}.syn1neg", outputs)
-        note = () if users is None else ("the users are the output vectors of negative sampling",)
+        note = () if users is None else (_OUTPUTS,)
         ids = parse_ids([str(key) for key in words.index_to_key])
         return as_rows(f"{name}.vectors", words.vectors), users, ids, note, no_biases
     if hasattr(model, "num_embeddings") and hasattr(model, "weight"):
@@ -166,7 +173,7 @@ def _hint(model: Any) -> str:
     }
     if arrays:
         names = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MAX_ARRAYS])
-        return f" (pass its arrays of items and users themselves: {names})"
+        return f" (pass the arrays of items and users instead of the model; its arrays are {names})"
     named_modules = getattr(model, "named_modules", None)
     if callable(named_modules):
         modules = [name for name, module in named_modules() if hasattr(module, "num_embeddings")]

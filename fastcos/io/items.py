@@ -173,7 +173,9 @@ def read_labels(
         rule = f"name labels of column {column!r} of {path} ({', '.join(examples)})"
         raise FastcosFormatError(f"only must {rule}, got {got}")
     if len(classes) < 2:
-        rule = "have at least two different labels among the items with exactly one label"
+        rule = (
+            "have at least two different labels, counted over the items that have exactly one label"
+        )
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {len(classes)}")
     numbers = {label: number for number, label in enumerate(classes)}
     labels = np.full(len(positions.ids), -1, dtype=np.int64)

@@ -69,7 +69,7 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
     damage = (ValueError, TypeError, OverflowError, RuntimeError)
     with damage_refused(path, "a Matrix Market file", damage):
         if b"\0" in content:
-            raise ValueError("text must hold no zero bytes")
+            raise ValueError("the text must not contain NUL bytes")
         rows, columns, entries, layout, field, _ = mminfo(io.BytesIO(content))
         if field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
             raise ValueError(f"entries must be real, got {field}")
@@ -89,8 +89,8 @@ def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
     limit = _FREE_SIDE + _SIDE_PER_ENTRY * entries
     if min(shape) < 1 or max(shape) > limit:
         raise FastcosFormatError(
-            f"{path}: each side of the shape must be from 1 to {limit} for {entries} entries, got "
-            f"{shape}"
+            f"{path}: with {entries} entries, the numbers of rows and columns must be from 1 to "
+            f"{limit}, got {shape}"
         )
 
 

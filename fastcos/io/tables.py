@@ -125,9 +125,9 @@ class DelimitedTable:
             header = _is_header(path, first, [row for _, row in start])
         elif header and all(_kind(field) == "number" for field in first):
             rule = "line 1 must name the columns"
-            hint = "a file without names needs header=False (--no-header)"
+            hint = "If the file has no line of names, pass header=False (--no-header)"
             got = ", ".join(first)[:60]
-            raise FastcosFormatError(f"{path}: {rule}, got the numbers {got}: {hint}")
+            raise FastcosFormatError(f"{path}: {rule}, got only numbers ({got}). {hint}")
         self.names = first if header else [str(1 + i) for i in range(len(first))]
         self._start = start if header else [(line, first), *start]
 

@@ -180,9 +180,12 @@ def read_vectors(
         return vectors
     got = kind or "no suffix"
     if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
-        got = f"{kind}, a pickle, which may run code: save the array with numpy.save"
+        got = f"a pickle ({kind}), which may run code. Save the array with numpy.save instead"
     if path.is_dir():
-        got = "a folder that fastcos fit or export did not write: save item_embeddings() as .npy"
+        got = (
+            "a folder that fastcos fit or export did not write. If the vectors belong to a model "
+            "of fastcos, save its item_embeddings() as .npy"
+        )
         if (path / "header.json").is_file():
             got = "a saved index, which `fastcos index search` and `fastcos index duplicates` read"
     elif not path.exists():
@@ -423,7 +426,7 @@ def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
         for lines, (cells,) in table.chunks([name]):
             column.add(cells, lines)
     if not id_names and suffix_of(path) in TEXT_SUFFIXES and column.kind == "texts":
-        rule = "begin with a header such as id, or be a .txt file of one id per line"
+        rule = "begin with a header line such as 'id', or be a .txt file with one id per line"
         raise FastcosFormatError(f"{path} must {rule}, got {name[:40]!r}")
     return name, column.ids(path)
 

@@ -83,7 +83,9 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
                 space = content.find(b" ", start)
                 end = space + 1 + 4 * d
                 if space < 0 or end > size:
-                    raise _not_binary(path, f"a file that ends in vector {row + 1} of {n}")
+                    raise _not_binary(
+                        path, f"a file that ends before vector {row + 1} of {n} is complete"
+                    )
                 words.append(_as_word(path, content[start:space].lstrip(b"\n"), row + 1))
                 vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
                 start = end

@@ -49,7 +49,7 @@ def write_npy(path: PathLike, array: npt.NDArray[Any]) -> None:
 def write_npz(path: PathLike, arrays: dict[str, Any]) -> None:
     """Write arrays as uncompressed .npz, atomically; an array of objects raises ValueError."""
     for name, array in as_instance("arrays", arrays, dict, "a dict of arrays").items():
-        as_instance("arrays", name, str, "a dict of texts to arrays")
+        as_instance("arrays", name, str, "a dict whose keys are texts")
         _check_saved(f"arrays[{name!r}]", array)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)

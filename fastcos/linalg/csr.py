@@ -208,8 +208,8 @@ def _diagonals(name: str, X: Any) -> sp.dia_array:
     offsets, data = np.asarray(X.offsets), np.asarray(X.data)
     if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
         raise ValueError(
-            f"{name}.offsets must be one whole number for each of the {len(data)} rows of data, "
-            f"got dtype {offsets.dtype} of shape {offsets.shape}"
+            f"{name}.offsets must contain one whole number per row of data ({len(data)} rows), got "
+            f"an array of dtype {offsets.dtype} and shape {offsets.shape}"
         )
     if len(np.unique(offsets)) < len(offsets):
         raise ValueError(f"{name}.offsets must differ from each other, got {offsets.tolist()}")

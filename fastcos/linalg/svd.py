@@ -320,8 +320,8 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
     largest = validation.largest_magnitude(values)
     if 0 < largest < 1e-140 or largest > 1e140:
         raise ValueError(
-            f"{name} must have its largest magnitude from 1e-140 to 1e140 (scale it), got "
-            f"{largest:g}"
+            f"{name} must have a largest magnitude between 1e-140 and 1e140, got {largest:g}: "
+            f"scale {name}"
         )
 
 

@@ -302,7 +302,7 @@ def _directed(name: str, first: Any, other_name: str, second: Any) -> tuple[Floa
     X, Y = same_rows(name, first, other_name, second)
     is_used = X.any(axis=1) & Y.any(axis=1)
     n_used = int(is_used.sum())
-    n = validation.check_enough(name, n_used, 3, "items whose rows are non-zero in both")
+    n = validation.check_enough(name, n_used, 3, "items whose rows are non-zero in both embeddings")
     return unit_rows(X[is_used]), unit_rows(Y[is_used]), len(X) - n
 
 

@@ -121,7 +121,7 @@ def pair_auc(
     if validation.as_flag("exact", exact):
         if not fits:
             rule = f"fit in the working memory of {memory:g} MiB"
-            raise ValueError(f"exact=True must {rule}, got a need of {n_bytes / 2**20:.0f} MiB")
+            raise ValueError(f"exact=True must {rule}, but needs {n_bytes / 2**20:.0f} MiB")
         same_scores, other_scores = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same_scores, other_scores, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)
@@ -341,9 +341,8 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
     with the weight 0, whose AUC is undefined, are left out of the mean.
     """
     valid = np.flatnonzero(weights)
-    validation.check_enough(
-        "labels", len(valid), 1, "strata with pairs of equal labels and pairs of different labels"
-    )
+    unit = "stratum in which some pairs of items have equal labels and others have different labels"
+    validation.check_enough("labels", len(valid), 1, unit)
     value, low, high = (weights[valid, None] * aucs[valid]).sum(axis=0) / weights.sum()
     worst, strata = float(aucs[valid, 0].min()), tuple(aucs[:, 0].tolist())
     return StratifiedAUC(float(value), float(low), float(high), worst, strata, n_left_out)

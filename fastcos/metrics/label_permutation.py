@@ -111,14 +111,14 @@ class LabelTest(Record):
             # tested by itself, and the conclusion names the labels that are recovered in these
             # tests.
             sentence = (
-                f" Tested individually, {len(self.classes)} of {self.n_tested} labels are "
-                f"recovered: {names}"
+                f" If each label is tested by itself, {len(self.classes)} of {self.n_tested} "
+                f"labels are recovered: {names}"
             )
             end = ", ..." if len(self.classes) > 3 else "."
             single_labels = f"{sentence}{end}" if 0 < len(self.classes) < self.n_tested else ""
             return f"The labels are recovered {' and '.join(significant_tests)}.{single_labels}"
         if self.classes:
-            return f"Only some labels are shown to be recovered among neighbours: {names}."
+            return f"Only some labels are significantly recovered among neighbours: {names}."
         return (
             "The test does not show that the cosines recover the labels. Over all pairs, the AUC "
             f"is {self.auc:.2f}, and chance level is 0.50. Among neighbours, the precision is "
@@ -137,12 +137,12 @@ class LabelTest(Record):
                 "Are the labels recovered?",
                 (
                     f"The test compares the labels of {self.n_items:,} items in "
-                    f"{self.n_classes:,} classes with random permutations of these labels. A test "
-                    "shows that the cosines recover the labels if its p-value is at most "
-                    f"{SIGNIFICANT:.2g}. "
-                    "The p-value of a class is corrected for the number of classes. If no test "
-                    "shows recovery, the labels may still be recovered, because the test may have "
-                    "had too few items.",
+                    f"{self.n_classes:,} classes with random permutations of these labels. If the "
+                    f"p-value of a test is at most {SIGNIFICANT:.2g}, the test shows that the "
+                    "cosines recover the labels. "
+                    "The p-value of a class is corrected for the number of classes. Even if no "
+                    "test shows that the cosines recover the labels, they may do so: a test of too "
+                    "few items cannot show it.",
                 ),
                 [Table("Classes recovered among neighbours", header, rows)] if rows else [],
                 {

@@ -32,8 +32,9 @@ def as_shared_labels(codes: Integers) -> Integers:
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
-        rule = "have at least two different values on non-zero rows, and one value at least twice"
-        raise ValueError(f"labels must {rule}, got {len(values)} on {len(codes)} rows")
+        rule = "have at least two different values on non-zero rows, and repeat one of these values"
+        got = f"{len(values)} different values on {len(codes)} rows"
+        raise ValueError(f"labels must {rule}, got {got}")
     return validation.read_only(renumbered.astype(np.int64))
 
 
@@ -48,7 +49,7 @@ def as_neighbor_lists(
     with contextlib.suppress(ValueError):  # as_array refuses lists of different lengths
         is_text = np.asarray(indices).dtype.kind in "UT"
     if is_text:
-        got = "texts (pass positions, such as the .indices of a search, instead of ids)"
+        got = "texts: instead of ids, pass positions such as the .indices of a search"
         raise TypeError(f"{name} must hold item numbers, got {got}")
     array = validation.as_array(name, indices)
     if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:
@@ -79,7 +80,7 @@ def check_same_length(name: str, length: int, other_name: str, other_length: int
 def check_varying(name: str, varies: bool, values: str) -> None:
     """Raise ValueError if the data do not vary, because their correlation is then undefined."""
     if not varies:
-        raise ValueError(f"{name} must have {values} that differ, got only equal {values}")
+        raise ValueError(f"{name} must have different {values}, got {values} that are all equal")
 
 
 def unit_rows(rows: validation.Rows) -> Floats:

@@ -197,5 +197,7 @@ def _two_lists(first: Any, second: Any, k: int | None) -> tuple[Integers, Intege
     a = as_neighbor_lists("first", first, k, padded=True)
     b = as_neighbor_lists("second", second, k, padded=True)
     if a.shape != b.shape:
-        raise ValueError(f"second must have the shape of first, {a.shape}, got {b.shape}")
+        raise ValueError(
+            f"second must have the same shape as first, which is {a.shape}, got {b.shape}"
+        )
     return a, b

@@ -206,9 +206,9 @@ class LinearMF(FactorModel):
             last, following = svd.s[k - 1], svd.s[k]
             if last**2 - following**2 <= _TIE_TOLERANCE * svd.s[0] ** 2:
                 warnings.warn(
-                    "the solution is not unique, because the singular values of the last component "
-                    f"({last:g}) and of the next component ({following:g}) are equal; choose "
-                    "another n_components",
+                    "the solution is not unique, because the last component and the next component "
+                    f"have equal singular values ({last:g} and {following:g}). Choose another "
+                    "n_components",
                     AmbiguousSolutionWarning,
                     stacklevel=2,
                 )

@@ -191,8 +191,8 @@ def _fail(reason: str) -> None:
     state.failure = reason
     if reason != "FASTCOS_BACKGROUND is 0":
         _say(
-            f"fastcos: the search kernels are not compiled in the background ({reason}); this "
-            "process will compile them after some more searches in NumPy"
+            f"fastcos: the search kernels are not compiled in the background ({reason}). Searches "
+            "continue in NumPy. If Numba is installed, this process compiles the kernels later"
         )
 
 

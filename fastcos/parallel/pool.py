@@ -459,7 +459,8 @@ def _prange_is_safe() -> bool:
             state.prange_fault = _find_prange_fault()
             if state.prange_fault:
                 warnings.warn(
-                    f"backend prange is not safe {state.prange_fault}; using the pool", stacklevel=4
+                    f"backend prange is not safe {state.prange_fault}, so the pool is used instead",
+                    stacklevel=4,
                 )
     return not state.prange_fault
 
@@ -504,8 +505,8 @@ def _run_prange(
         set_num_threads(callers)
     if not done.all():
         raise RuntimeError(
-            f"backend prange must run every block, got {int((done == 0).sum())} of {len(done)} "
-            "skipped; use backend pool"
+            f"backend prange must run every block, but skipped {int((done == 0).sum())} of "
+            f"{len(done)} blocks. Use the backend pool instead"
         )
     if progress is not None:
         progress(int(blocks[-1] - blocks[0]), int(blocks[-1] - blocks[0]))

@@ -178,4 +178,4 @@ def explain(*, may_use_numpy: bool = True) -> str:
     if reason:
         return f"NumPy at first, then code that this process compiles ({reason})"
     seconds = f"{_SECONDS_BEFORE_COMPILING:g} s"
-    return f"NumPy; after {seconds} of searches, another process starts to compile the kernels"
+    return f"NumPy at first; after {seconds} of searches, another process compiles the kernels"

@@ -150,7 +150,7 @@ class SimilarityMapsDisplay(NotebookFigure):
             label_numbers, codes = np.unique(labels[order], return_inverse=True)
             names = [comparison.label_names[label] for label in label_numbers]
             images = [similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)))]
-            titles = ["The truth\n1 within a label,\n0 between labels"]
+            titles = ["The truth:\n1 for equal labels,\n0 for different labels"]
         for row in _shown(comparison, every):
             images.append(similarity_image(comparison.item_embeddings(row), order))
             titles.append(_title(row))

@@ -48,7 +48,7 @@ _Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
 _METHODS = {
     "numpy": "matrix products of NumPy",
     "score_all": "the float64 score of every pair",
-    "unpacked": "float32 tiles of rows that are not packed",
+    "unpacked": "float32 tiles of unpacked rows",
     "distinct": "one row of each group of duplicates",
     "repack": "the allowed rows, packed for this search alone",
 }
@@ -145,7 +145,7 @@ class SearchExplanation:
             f"{threads}"
         ]
         if not self.plans:
-            return f"{lines[0]}\n  nothing can be found, and nothing is searched"
+            return f"{lines[0]}\n  no item can be found, so nothing is searched"
         lines.append(f"  method      {describe_method(self.plans[0])}")
         lines += [f"  schedule    {line}" for line in self._schedule()]
         estimate = self.estimate
@@ -244,9 +244,10 @@ def explain_source(
     is_bounded = is_upper_bounded(items.measure)
     if is_bounded:
         reasons = (
-            f"an inner product gives only an upper bound on {items.measure.name}, so the search "
-            f"first finds {n_candidates(k, n_allowed)} candidates per query, and then computes the "
-            "measure for these candidates; the estimate does not include this second step",
+            f"inner products give only upper bounds on {items.measure.name}. Therefore, the search "
+            f"first finds {n_candidates(k, n_allowed)} candidates per query by their inner "
+            "products, and then computes the measure for these candidates. The estimate does not "
+            "include the computation of the measure",
         )
     planned: list[_Planned] = []
     if items.segments:
@@ -272,7 +273,8 @@ def explain_source(
                 (sizes, request_sizes, machine, plan_search(sizes, request_sizes, machine))
             )
         reasons += (
-            "every batch reads all rows, because the rows are on disk or of a low precision",
+            "every batch reads all rows again. Rows on disk and rows of low precision are "
+            "converted block by block, and the converted blocks are not kept",
         )
     plans = [plan for *_, plan in planned]
     is_prepared = bool(items.segments) and can_be_prepared(items.measure, plans)
@@ -342,14 +344,17 @@ def explain_groups(
     reasons = tuple(
         f"{count:,} {'group is' if count == 1 else 'groups are'} {text}"
         for count, text in (
-            (int(group_plan.is_segment.sum()), "searched by all threads, one after the other"),
+            (
+                int(group_plan.is_segment.sum()),
+                "searched by all threads together, one group at a time",
+            ),
             (
                 int(group_plan.is_tiled.sum()),
-                "searched by one thread each, several groups at a time",
+                "searched by one thread per group, several groups at the same time",
             ),
             (
                 int(group_plan.is_small.sum()),
-                "small: one call scores every pair of a query and an item of its group",
+                "small: one call scores every query against all items of its group",
             ),
         )
         if count

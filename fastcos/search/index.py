@@ -821,7 +821,7 @@ class SimilarityIndex:
             self._finish_interrupted_save()
             last_save = self._saved
             if last_save is None:
-                raise ValueError("SimilarityIndex must be opened or saved before refresh")
+                raise ValueError("SimilarityIndex must be opened or saved before refresh is called")
             if storage.read_fields(last_save.path, KIND)[1] == last_save.checksum:
                 return False
             stored = storage.load_arrays(last_save.path, KIND, verify=False)
@@ -954,15 +954,16 @@ class SimilarityIndex:
             A cosine is smaller than ``min_cosine``, or the index has no canaries.
         """
         if self._canaries is None:
-            rule = "be saved with the index, by save(canaries=...), before they can be checked"
-            raise ValueError(f"canaries must {rule}, got none")
+            rule = "be saved with the index before they can be checked"
+            raise ValueError(f"canaries must {rule}, got none: call save(canaries=...)")
         min_cosine = validation.as_real("min_cosine", min_cosine)
         cosines = model_check.canary_cosines(self._canaries, rows)
         worst = int(cosines.argmin())
         if cosines[worst] < min_cosine:
             raise ValueError(
-                f"rows must be embedded by the model {self.model or 'of the index'}, got a "
-                f"cosine of {cosines[worst]:.3f} between canary {worst} and its saved row"
+                f"rows must be embedded by the model {self.model or 'of the index'}, but the row "
+                f"of canary {worst} has a cosine of only {cosines[worst]:.3f} with the saved row "
+                "of this canary"
             )
         return cosines
 

@@ -111,5 +111,5 @@ def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) ->
         if not part.ids_are_positions:
             example = validation.format_value(part.ids.values[0].item())
             raise TypeError(
-                f"ids must be passed, like the ids of the items of the index ({example}), got None"
+                f"ids must be passed, got None: the items of the index have ids, such as {example}"
             )

@@ -78,9 +78,9 @@ def check_fields(fields: Any) -> None:
     counts = storage.field(fields, "first", int), storage.field(fields, "removed", int)
     units = storage.field(fields, "unit", float), storage.field(fields, "bias_unit", float)
     if not all(0 <= count < MAX_POSITIONS for count in counts):
-        raise ValueError(f"first and removed must be at least 0, got {counts}")
+        raise ValueError(f"the fields 'first' and 'removed' must be at least 0, got {counts}")
     if not all(0 < unit < np.inf for unit in units):
-        raise ValueError(f"unit and bias_unit must be positive, got {units}")
+        raise ValueError(f"the fields 'unit' and 'bias_unit' must be positive, got {units}")
 
 
 def parts_to_save(
@@ -359,7 +359,7 @@ def _read_packed(
         is_packed = np.zeros(n, np.bool_)
         is_packed[row_of_slot] = True
         if not is_packed[segment.live_row_numbers].all():
-            raise arrays.damage("order", "must hold every item that can be found")
+            raise arrays.damage("order", "must hold every item that has not been removed")
     n_panels = -(-n_packed // PANEL)
     arrays.of_shape("packed", (n_panels * PANEL * layout.words,), layout.empty_array().dtype.char)
     arrays.statistics("statistics", n_panels)

@@ -90,13 +90,13 @@ class IndexState:
     def parts_in_memory(self, purpose: str = "to be changed or saved") -> tuple[IndexPart, ...]:
         """Return the parts of the index; raise TypeError if its rows are memory-mapped.
 
-        In the error message, ``purpose`` follows the words "the index must hold rows in memory".
+        In the error message, ``purpose`` follows "the rows of the index must be in memory".
         """
         parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
         if len(parts) < len(self.parts):
             raise TypeError(
-                f"the index must hold rows in memory {purpose}, got a memory map "
-                "(use fit(np.array(items)))"
+                f"the rows of the index must be in memory {purpose}, got a memory map: use "
+                "fit(np.array(items))"
             )
         return parts
 

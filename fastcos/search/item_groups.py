@@ -139,7 +139,9 @@ class ItemGroups:
         if len(query_groups) and are_strings(query_groups) != are_strings(self.labels):
             rule = "strings" if are_strings(self.labels) else "whole numbers"
             value = format_id(query_groups[0])
-            raise TypeError(f"{name} must be {rule}, like the groups of the items, got {value}")
+            raise TypeError(
+                f"{name} must be {rule}, because the groups of the items are {rule}, got {value}"
+            )
         places = np.minimum(np.searchsorted(self.labels, query_groups), len(self.labels) - 1)
         return np.where(self.labels[places] == query_groups, places, -1)
 
@@ -179,7 +181,7 @@ class ItemGroups:
         is_right = is_right and bool((labels[1:] > labels[:-1]).all())
         in_range = is_right and codes.min(initial=0) >= 0
         if not in_range or codes.max(initial=0) >= max(1, len(labels)):
-            raise ValueError("group_labels and group_codes must hold a group of each position")
+            raise ValueError("group_labels and group_codes must hold one group for each position")
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:

@@ -41,8 +41,10 @@ class ModelFacts:
         """
         if self.name is not None and other.name != self.name:
             other_name = "no name" if other.name is None else validation.format_value(other.name)
-            return f"which is {validation.format_value(self.name)}, got {other_name}"
-        return f"of {self.width} columns, got {other.width}" if other.width != self.width else ""
+            return f"(the model {validation.format_value(self.name)}), got {other_name}"
+        if other.width == self.width:
+            return ""
+        return f"(a model with {self.width} columns), got {other.width} columns"
 
 
 def as_model(model: object) -> str | None:
@@ -64,9 +66,8 @@ def check_opened_for(model: str | None, requested_model: str | None) -> None:
     if model is not None:
         check_same_model("model", model, requested_model)
     raise ValueError(
-        f"model must be None for an index that was saved without the name of its model, got "
-        f"{requested_model!r} (to name the model, open the index without model=, set index.model, "
-        "and save the index)"
+        f"model must be None for an index without a model name, got {requested_model!r}. To name "
+        "the model of the index, open the index without model=, set index.model, and save the index"
     )
 
 
@@ -78,8 +79,9 @@ def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
     """
     if difference := current.difference(saved):
         raise ValueError(
-            f"{path} must hold an index of the same model as this index, {difference}: nothing was "
-            "loaded, and searches continue as before (SimilarityIndex.open opens the new index)"
+            f"{path} must hold an index of the same model as this index {difference}. Nothing was "
+            "loaded, and searches continue as before. To open the new index, use "
+            "SimilarityIndex.open"
         )
 
 
@@ -87,8 +89,8 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
     """Raise OccupiedError if a save would replace the index of another model."""
     if difference := saved.difference(current):
         raise OccupiedError(
-            f"path must be new, or hold an index of the same model as this index, {difference}: "
-            f"{str(path)!r} was not changed (replace=True replaces it)"
+            f"the index must be of the same model as the saved index in {str(path)!r} "
+            f"{difference}. The saved index was not changed. To replace it, use replace=True"
         )
 
 
@@ -97,7 +99,8 @@ def check_same_model(name: str, index_model: str | None, other_model: str | None
     if index_model is not None and other_model is not None and index_model != other_model:
         index_name, other_name = map(validation.format_value, (index_model, other_model))
         raise ValueError(
-            f"{name} must be of the model {index_name}, like the index, got {other_name}"
+            f"{name} must be of the model {index_name}, which is the model of the index, got "
+            f"{other_name}"
         )
 
 
@@ -114,8 +117,8 @@ def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
     current_rows = as_canaries(rows, saved_rows.shape[1]).astype(np.float64)
     if len(current_rows) != len(saved_rows):
         raise ValueError(
-            f"rows must have one row for each of {len(saved_rows)} canaries, "
-            f"got {len(current_rows)}"
+            f"rows must contain one row per canary ({len(saved_rows)} rows), got "
+            f"{len(current_rows)} rows"
         )
     norms = np.linalg.norm(current_rows, axis=1) * np.linalg.norm(saved_rows, axis=1)
     cosines: Floats = (current_rows * saved_rows).sum(axis=1) / np.where(norms > 0, norms, 1)

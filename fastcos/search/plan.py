@@ -373,7 +373,8 @@ def _plan_search(
         if segment.n_distinct == segment.n_live:
             return _plan_numpy(segment, request, machine, costs)
         reasons.append(
-            "NumPy is not used, because some rows are duplicates; the kernels are compiled first"
+            "the search waits until the kernels are compiled, because some rows are duplicates, "
+            "and NumPy is used only if all rows are different"
         )
     if not is_packed and n_allowed == segment.n_rows:
         plan = _plan_unpacked(segment, request, machine, costs, reasons)
@@ -381,8 +382,8 @@ def _plan_search(
             return plan
     if not is_packed and n <= costs.scores_per_packed_row:
         reasons.append(
-            "every pair is scored: the rows are not packed yet, and packing a row takes as long as "
-            f"scoring it for {costs.scores_per_packed_row} queries"
+            "every pair is scored, because the rows are not packed yet, and packing the rows saves "
+            f"time only for more than {costs.scores_per_packed_row} queries"
         )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if request.n_allowed is None and not request.excludes_pairs:
@@ -411,7 +412,7 @@ def _plan_numpy(
     batch = max(1, min(costs.numpy_batch_queries, fits))
     size = min(batch, request.n_queries)
     grid = TaskGrid(batch, -(-request.n_queries // batch), 0, 1, machine.n_threads)
-    reason = "NumPy searches while the kernels are not compiled; results are the same"
+    reason = "the search runs in NumPy until the kernels are compiled; the results are the same"
     return SearchPlan("numpy", grid=grid, buffer_bytes=size * bytes_per_query, reasons=(reason,))
 
 
@@ -427,9 +428,10 @@ def _plan_unpacked(
     is_large = work >= costs.min_work_unpacked
     if not (costs.min_queries_unpacked <= n <= costs.max_queries_unpacked and is_large):
         reasons.append(
-            "multiplication of unpacked rows is not used: it saves time only for "
-            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries and at least "
-            f"2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds"
+            "unpacked rows are not multiplied: their multiplication saves time only if there are "
+            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries, and if the "
+            f"search needs at least 2^{round(math.log2(max(1, costs.min_work_unpacked)))} "
+            "multiply-adds"
         )
         return None
     # With AVX2, tiles of int8 codes use wider registers than tiles of float32 rows
@@ -437,28 +439,31 @@ def _plan_unpacked(
     is_slow = machine.isa in ("avx2", "avxvnni")
     if not machine.has_tiles or segment.row_type != "float32" or is_slow:
         reasons.append(
-            "multiplication of unpacked rows is not used: the tiles of the instruction set "
-            f"{machine.isa} do not read {segment.row_type} rows, or read them too slowly"
+            f"unpacked rows are not multiplied: with the instruction set {machine.isa}, the "
+            f"kernels cannot multiply unpacked {segment.row_type} rows, or multiply them too slowly"
         )
         return None
     if segment.n_rows < PANEL:
-        reasons.append(
-            f"multiplication of unpacked rows is not used: there are fewer than {PANEL} rows"
-        )
+        reasons.append(f"unpacked rows are not multiplied: there are fewer than {PANEL} rows")
         return None
     if segment.has_moderate_norms is None:
         return SearchPlan("unpacked", needs="moderate_norms")
     if not segment.has_moderate_norms:
-        reasons.append("multiplication of unpacked rows is not used: float32 might overflow")
+        reasons.append("unpacked rows are not multiplied: float32 might overflow")
         return None
     capacity = full_capacity(request.k, costs)
     per_thread = n * (36 * capacity + 24 * request.k + 4 * segment.n_columns)
     n_tiled = segment.n_rows // PANEL * PANEL
     if request.k > costs.max_neighbor_share * n_tiled:
-        reasons.append("every pair is scored: k is more than an eighth of the rows")
+        reasons.append(
+            "every pair is scored, because k is more than an eighth of the number of rows"
+        )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if machine.working_memory < machine.n_threads * per_thread:
-        reasons.append("every pair is scored: the buffers of the tiles exceed the working memory")
+        reasons.append(
+            "every pair is scored, because the buffers of a faster search would exceed the working "
+            "memory"
+        )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     layout = float_layout(machine.isa, segment.n_columns)
     needed_rows, n_panels = float(request.k), n_tiled // PANEL
@@ -511,8 +516,8 @@ def _plan_distinct(
     )
     inner = _plan_packed(rows, request_groups, machine, costs, ())
     reason = (
-        f"one row of each group of duplicates is searched ({n_distinct:,} of {segment.n_live:,} "
-        "rows); the other rows of a group have the same score"
+        "duplicate rows have the same score, so only one row of each group of duplicates is "
+        f"searched: {n_distinct:,} of {segment.n_live:,} rows"
     )
     return SearchPlan(
         "distinct", layout=inner.layout, grid=inner.grid, buffer_bytes=inner.buffer_bytes,
@@ -572,8 +577,8 @@ def _plan_allowed(
         return _plan_score_all(segment, request, machine, costs, (*reasons, reason))
     if n <= costs.max_queries_sharing_rows:
         reasons.append(
-            "a mask drops the rows that are not allowed, because packing the allowed rows saves no "
-            "time for few queries"
+            "a mask drops the rows that are not allowed: for few queries, it saves no time to pack "
+            "only the allowed rows"
         )
         return None
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
@@ -581,7 +586,7 @@ def _plan_allowed(
     sweep = 1 + n / costs.queries_per_filtered_sweep
     pack = costs.scores_per_packed_row * costs.tile_rows_per_score
     if m * (pack + sweep) >= segment.n_live * sweep:
-        reasons.append("the allowed rows are too many to be packed only for this search")
+        reasons.append("there are too many allowed rows to pack them for this search alone")
         return None
     if codes > machine.working_memory:
         reasons.append(
@@ -597,7 +602,7 @@ def _plan_allowed(
         rows, dataclasses.replace(request, n_allowed=None),
         dataclasses.replace(machine, is_compiled=True), costs,
     )  # fmt: skip
-    reason = f"the {m:,} allowed rows are packed only for this search"
+    reason = f"the {m:,} allowed rows are packed for this search alone"
     return SearchPlan(
         "repack", layout=inner.layout, grid=inner.grid, buffer_bytes=codes + inner.buffer_bytes,
         inner=inner, reasons=(*reasons, reason),
@@ -641,10 +646,10 @@ def _plan_packed(
     elif n_packed < costs.min_rows_for_tiles and not is_scanned:
         fault = f"tiles are faster only for at least {costs.min_rows_for_tiles} rows"
     elif needed_rows > costs.max_neighbor_share * n_packed and not is_scanned:
-        fault = "k is more than an eighth of the rows, so bounds would rule out too few rows"
+        fault = "k is more than an eighth of the rows, so upper bounds would exclude too few rows"
     if fault:
         return _plan_score_all(
-            segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
+            segment, request, machine, costs, (*reasons, f"every pair is scored, because {fault}")
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
     n_panels, has_projection = -(-n_packed // PANEL), segment.projected_words > 0
@@ -726,7 +731,9 @@ def _plan_few(
         return dataclasses.replace(plan, reasons=(*reasons, reason))
     sample = guess_in_range(k, needed_rows, per_range, costs, costs.min_sampled_panels // 2)
     if sample.stride <= 1:
-        reason = "no projection: to find a first threshold, the codes of all rows would be read"
+        reason = (
+            "no projection: the search would read the codes of all rows to find its first threshold"
+        )
         return dataclasses.replace(plan, reasons=(*reasons, reason))
     return dataclasses.replace(
         plan, kernel="projected_queries", sample=sample, use_projection=True, reasons=reasons

@@ -176,8 +176,8 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
         raise TypeError(f"candidates must hold whole numbers, got dtype {array.dtype}")
     if array.min() < -1 or array.max() >= n_items:
         raise ValueError(
-            f"candidates must hold item numbers from 0 to {n_items - 1} or -1, got "
-            f"{int(array.min())} to {int(array.max())}"
+            f"candidates must hold item numbers from 0 to {n_items - 1}, or -1 as padding, got "
+            f"numbers from {int(array.min())} to {int(array.max())}"
         )
     lists = array.astype(np.int64)
     lists.sort(axis=1)
@@ -310,8 +310,8 @@ def _score_copies(
     if not np.isfinite(norms).all():
         broken_rows = item_numbers[~np.isfinite(norms)]
         raise ValueError(
-            "items must be finite, with squares that can be summed, got other values in "
-            f"{validation.format_rows(broken_rows)} (counted from 0)"
+            "items must be finite, and small enough for their squares to be summed, got NaN, "
+            f"infinity or larger values in {validation.format_rows(broken_rows)} (counted from 0)"
         )
     if rows.dtype == np.float64:
         rows = encode_rows(rows, None, 1, metric_type).rows

@@ -123,7 +123,9 @@ def top_k(
     [1, 0, 1]
     """
     if isinstance(items, int | np.integer):  # in other libraries, k is the second argument
-        raise TypeError(f"items must be rows, got {items}; for {items} neighbours, pass k={items}")
+        raise TypeError(
+            f"items must be rows, got {items}: to find {items} neighbours per query, pass k={items}"
+        )
     if validation.any_sparse(queries, items):
         from fastcos.search.sparse import sparse_top_k
 

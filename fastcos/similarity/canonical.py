@@ -66,8 +66,9 @@ class QueryMetric(NamedTuple):
         transformed = map_rows(rows, self.factor)
         largest = float(np.abs(transformed).max(initial=0.0))
         if largest > float(np.finfo(rows.dtype).max):
-            rule = f"have products with the metric that {rows.dtype} can represent"
-            raise ValueError(f"items must {rule} (scale them or pass float64), got {largest:g}")
+            rule = f"be so small that {rows.dtype} can represent their products with the metric"
+            got = f"a product of {largest:g}: scale the items, or pass float64"
+            raise ValueError(f"items must {rule}, got {got}")
         return transformed.astype(np.float32) if rows.dtype == np.float32 else transformed
 
 

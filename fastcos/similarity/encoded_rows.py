@@ -102,7 +102,7 @@ def _check_encoded(rows: Any, bias: Any) -> None:
     """Raise TypeError or ValueError if a search cannot use the rows or the bias of a measure."""
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.char not in "fd":
         got = f"{getattr(rows, 'dtype', type(rows).__name__)} of shape {np.shape(rows)}"
-        raise TypeError(f"rows of a measure must be float32 or float64, (n, d), got {got}")
+        raise TypeError(f"rows of a measure must be a float32 or float64 array (n, d), got {got}")
     if bias is None:
         return
     if np.shape(bias) != (len(rows),) or bias.dtype != np.float64:

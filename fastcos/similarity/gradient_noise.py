@@ -185,9 +185,9 @@ def gradient_noise(
     )
     if rank < d:
         raise ValueError(
-            f"slopes must be different from 0 for items and users that together span all {d} "
-            f"dimensions, got {rank} dimensions. In the other dimensions, neither the noise nor "
-            "weight_decay changes the scale"
+            "slopes must be different from 0 for enough items and enough users: the items and the "
+            f"users with such slopes must each span all {d} dimensions, got {rank}. In the other "
+            "dimensions, neither the noise nor weight_decay changes the scale"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)

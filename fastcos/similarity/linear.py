@@ -102,8 +102,8 @@ class SoftCosine(Mapped):
     def __init__(self, matrix: Any = None, *, features: Any = None) -> None:
         if (matrix is None) == (features is None):
             got = "neither" if matrix is None else "both"
-            rule = 'be given, as in get_measure("soft_cosine", matrix=...)'
-            raise ValueError(f"one of matrix and features must {rule}, got {got}")
+            example = 'get_measure("soft_cosine", matrix=...)'
+            raise ValueError(f"either matrix or features must be given, as in {example}, got {got}")
         if features is not None:
             units = unit_rows(validation.as_rows("features", features))
             with parallel.blas_lock():
@@ -143,7 +143,9 @@ class _OtherSide(Mapped):
         self.mean_ = np.zeros(items.shape[1])
         self.root_ = metric_factor(other, centered=self.centered)
         if not self.root_.shape[1]:
-            raise ValueError("the moment of other must have a positive eigenvalue, got at most 0")
+            raise ValueError(
+                "other must have a moment matrix with a positive eigenvalue, got a zero matrix"
+            )
 
 
 @register
@@ -268,9 +270,11 @@ class _Whitened(Mapped):
         largest = values[0] if len(values) else 0.0
         rank = int((values > _RANK_TOLERANCE * largest).sum())
         if self.ridge == 0 and rank < 1:
-            raise ValueError("items must differ from each other to be whitened, got identical rows")
+            raise ValueError(
+                "items must differ from each other before they can be whitened, got identical rows"
+            )
         if self.ridge == 0 and rank < n_directions:
-            rule = f"vary in all {n_directions} dimensions to be whitened"
+            rule = f"vary in all {n_directions} dimensions before they can be whitened"
             got = f"{rank}: pass more rows, a smaller n_components, or a positive ridge"
             raise ValueError(f"items must {rule}, got {got}")
         values = np.maximum(values, 0) + self.ridge * values.mean()

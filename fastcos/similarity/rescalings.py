@@ -119,7 +119,7 @@ def rescalings() -> tuple[NamedRescaling, ...]:
     >>> for named in rescalings():
     ...     print(f"{named.name:11s}  {named.rescaling.formula:10s}  {named.item_cosine}")
     identity     I           W_ij / sqrt(W_ii W_jj)
-    orthonormal  S^1/2       V_k V_k', normalised: no two items are similar at k = p
+    orthonormal  S^1/2       V_k V_k', normalised (0 for different items if k = p)
     weights      S^-1/2      rows of W
     balanced     Σ^-1/2      (M'M)^1/2, normalised
     smoothed     S^-1/2 Σ^-1  columns of M
@@ -198,7 +198,7 @@ _NAMED = tuple(
     )
     for name, D, *meanings in (
         ("identity", Rescaling(), "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
-        ("orthonormal", Rescaling(0.5), "V_k V_k', normalised: no two items are similar at k = p",
+        ("orthonormal", Rescaling(0.5), "V_k V_k', normalised (0 for different items if k = p)",
          "rows of M (the paper's remedy)"),
         ("weights", Rescaling(-0.5), "rows of W", "rows of X V_k V_k' (rows of X at k = p)"),
         ("balanced", Rescaling(0, -0.5), "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),

@@ -113,8 +113,8 @@ MEASURES = (
         "cosine",
         """<x, y> / (|x| |y|); a zero row has no direction and scores 0 with every row.
 
-        Pitfall: the value depends on the rescaling D of the columns, which the loss of a model may
-        not determine. Source: arXiv:2403.05440.
+        Pitfall: the value depends on the rescaling D of the columns. The losses of some models do
+        not determine D. Source: arXiv:2403.05440.
         """,
         Invariances(s="y", r="y", R="y", D="-", G="-", t="-"),
         takes_sparse_rows=True,
@@ -143,9 +143,9 @@ MEASURES = (
         "user_item_dot",
         """<user, item>, the score that a factorisation is trained to predict.
 
-        Unlike the other elementary scores, this score stays the same if the items are multiplied by
-        an invertible matrix G, and the users by the transposed inverse of G. Source:
-        arXiv:2403.05440, section 2.
+        This score stays the same if the items are multiplied by an invertible matrix G and the
+        users are multiplied by the transposed inverse of G. No other elementary score has this
+        property. Source: arXiv:2403.05440, section 2.
         """,
         Invariances(s="rank", r="-", R="y", D="y", G="y", t="rank"),
         "dot",
@@ -160,8 +160,9 @@ MEASURES = (
         "neg_euclidean",
         """-|x - y|, minus the Euclidean distance, so that nearer rows score higher.
 
-        For unit rows, the measure ranks items like the cosine. Distances are summed from
-        differences of the entries, so that the distance of near duplicates is precise.
+        For unit rows, the measure ranks items like the cosine. Distances are computed from the
+        differences between the entries of the two rows, so that even the small distances between
+        near duplicates are precise.
         """,
         Invariances(s="rank", r="-", R="y", D="-", G="-", t="y"),
         "euclidean",
@@ -211,10 +212,11 @@ MEASURES = (
     ),
     MeasureRow(
         "spearman_dims",
-        """Pearson's correlation of the ranks of the entries over the dimensions.
+        """Spearman's rank correlation of two rows.
 
-        Equal entries share their mean rank; constant rows become zero rows. Pitfall: the value
-        depends on the basis. The measure is Spearman's rank correlation.
+        Each entry is replaced by its rank in the row; the value is Pearson's correlation of the
+        ranks. Equal entries share their mean rank; constant rows become zero rows. Pitfall: the
+        value depends on the basis.
         """,
         Invariances(s="y", r="y", R="-", D="-", G="-", t="-"),
         transform=centred_ranks,

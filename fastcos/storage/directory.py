@@ -145,8 +145,8 @@ def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
     header = _read_header(target, kind)[1]
     if header["sha256"] != expected:
         raise OccupiedError(
-            f"path must not have changed since it was read or saved, got {str(target)!r} changed "
-            "by another writer; read it again, and repeat the change"
+            f"path must not have changed since it was read or saved, but {str(target)!r} was "
+            "changed by another writer. Read it again, and repeat your change"
         )
     entries: dict[str, Any] = header["arrays"]
     return entries
@@ -202,7 +202,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
-        rule = f"be a saved {kind}, got no such directory: {directory}"
+        rule = f"be a saved {kind}, but there is no such directory: {directory}"
         raise FileNotFoundError(validation.one_line(f"path must {rule}"))
     content, header = _read_header(directory, kind)
     while True:
@@ -411,7 +411,9 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
         with _open_regular(path) as file:
             content = file.read(_LARGEST_HEADER + 1)
     except (FileNotFoundError, NotADirectoryError):
-        raise FastcosFormatError(f"path must be a saved {kind}, got no header {path}") from None
+        raise FastcosFormatError(
+            f"path must be a saved {kind}, but there is no header {path}"
+        ) from None
     if len(content) > _LARGEST_HEADER:
         raise FastcosFormatError(f"{path} is damaged: larger than {_LARGEST_HEADER} bytes")
     try:
@@ -453,7 +455,7 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
         # directory.
         if _ARRAY_FILE.fullmatch(field(entry, "file", str)) is None:
             raise FastcosFormatError(
-                f"{header} is damaged: the file of {name!r} must be a name that save writes, got "
+                f"{header} is damaged: the file name of {name!r} must be one that save writes, got "
                 f"{entry['file']!r}"
             )
         shape, size = field(entry, "shape", list), field(entry, "bytes", int)

@@ -224,7 +224,7 @@ def _warn(directory: Path, reason: object) -> None:
     if str(reason) not in warned:
         warned.add(str(reason))
         text = (
-            f"{directory} cannot be locked ({reason}): let no other process write to it at the "
-            "same time"
+            f"{directory} cannot be locked ({reason}): make sure that no other process writes to "
+            "it at the same time"
         )
         warnings.warn(text, stacklevel=2)

@@ -311,9 +311,9 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
         array = array[np.newaxis]
     if array.dtype == np.uint8:
         raise TypeError(
-            f"{name} must not be uint8, which may be packed bits, got shape {array.shape}: convert "
-            "numbers by .astype('float32'); pass packed bits to top_k with measure='hamming', or "
-            "unpack the bits by np.unpackbits(rows, axis=1)"
+            f"{name} must not be uint8, which may be packed bits, got shape {array.shape}. If the "
+            "rows are numbers, convert them by .astype('float32'). If they are packed bits, pass "
+            "them to top_k with measure='hamming', or unpack them by np.unpackbits(rows, axis=1)"
         )
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
@@ -553,8 +553,8 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = largest_magnitude(values)
     if largest > limit or 0 < largest < 1 / limit:
-        rule = f"have its largest magnitude from {1 / limit:g} to {limit:g} (scale it)"
-        raise ValueError(f"{name} must {rule}, got {largest:g}")
+        rule = f"have a largest magnitude between {1 / limit:g} and {limit:g}"
+        raise ValueError(f"{name} must {rule}, got {largest:g}: scale {name}")
 
 
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
@@ -587,7 +587,8 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
         got = f"dtype {array.dtype} of shape {array.shape}"
         if array.ndim == 2 and array.dtype.kind in "iub":  # each row may be the mask of a query
             got += " (for one mask per query, use scipy.sparse.csr_array(mask))"
-        raise TypeError(f"{name} must be a mask or item numbers of one dimension, got {got}")
+        rule = "a one-dimensional array, either a mask of booleans or item numbers"
+        raise TypeError(f"{name} must be {rule}, got {got}")
     if array.dtype.kind == "b":
         if len(array) != n_items:
             raise ValueError(f"{name} must be of shape ({n_items},), got {array.shape}")
@@ -597,8 +598,8 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
         got = f"{smallest} to {largest}"
         raise ValueError(f"{name} must hold item numbers from 0 to {n_items - 1}, got {got}")
     if n_items > 2 and len(array) == n_items and (smallest, largest) == (0, 1):
-        got = f"zeros and ones of dtype {array.dtype} (use .astype(bool))"
-        raise TypeError(f"{name} must be a mask of booleans or item numbers, got {got}")
+        got = f"zeros and ones of dtype {array.dtype} (for a mask, use .astype(bool))"
+        raise TypeError(f"{name} must be item numbers or a mask of booleans, got {got}")
     return array
 
 

@@ -241,7 +241,7 @@ def _from_objects(name: str, array: Array) -> Array:
         if not isinstance(value, Real):
             first = array.reshape(-1, array.shape[-1])[0].tolist() if array.ndim else []
             vectors = [n for n, x in enumerate(first) if isinstance(x, (list, tuple, np.ndarray))]
-            hint = f" (give column {vectors[0]}, of vectors, alone)" if vectors else ""
+            hint = f" (pass only column {vectors[0]}, which holds vectors)" if vectors else ""
             if array.ndim == 0 and type(value).__module__ != "builtins":
                 hint = " (a model? use fastcos.from_model)"
             got = f"dtype object with {type(value).__name__}{hint}"

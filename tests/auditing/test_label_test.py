@@ -222,7 +222,7 @@ def test_the_verdict_lists_single_labels_unless_none_or_all_are_recovered(n_foun
     if n_found:
         result = a_label_test(n_found=n_found)
         assert result.shown
-        assert result.verdict.startswith("Only some labels are shown to be recovered")
+        assert result.verdict.startswith("Only some labels are significantly recovered")
 
 
 def test_the_verdict_names_three_labels_of_many():

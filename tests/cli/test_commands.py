@@ -214,7 +214,7 @@ def test_compare_of_shuffled_labels_exits_with_one(files, tmp_path, capsys):
         *("--label-column", "kind", "--rank", 6, "--measures", "dot", "--out", tmp_path / "c"),
     )
     assert status == 1  # the answer is no
-    assert conclusion_of(out).startswith("No measure is shown to recover these labels. ")
+    assert conclusion_of(out).startswith("No measure recovers these labels significantly ")
 
 
 def test_compare_of_vectors_by_labels_and_pairs(tmp_path, capsys):

@@ -95,7 +95,9 @@ def test_index_add_without_ids_appends_positions(capsys):
     np.savez("own.npz", ids=np.arange(10) + 5, vectors=ROWS)
     assert main(["index", "build", "own.npz", "own"]) == 0
     assert main(["index", "add", "own", "new.npy"]) == 2
-    assert "ids must be passed, like the ids of the items of the index" in capsys.readouterr().err
+    assert (
+        "ids must be passed, got None: the items of the index have ids" in capsys.readouterr().err
+    )
 
 
 def test_files_say_whether_they_have_ids():
@@ -177,12 +179,14 @@ def test_numbers_that_begin_at_1_are_warned_about(capsys):
         capsys.readouterr()
         assert main(words) == 0
         error = capsys.readouterr().err
-        assert error.count("but never row 0. If the file counts the rows from 1") == n_warnings
+        assert (
+            error.count("but not row number 0. If the file numbers the rows from 1") == n_warnings
+        )
     Path("ids.txt").write_text("".join(f"{n}\n" for n in range(1, 101)))
     capsys.readouterr()
     assert main(["neighbors", "rows.npy", "--ids", "ids.txt", "--names", "names.csv"]) == 0
-    assert "never row 0" not in capsys.readouterr().err
-    with pytest.warns(UserWarning, match="never row 0"):
+    assert "not row number 0" not in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="not row number 0"):
         io.read_names("names.csv", np.arange(100))
 
 

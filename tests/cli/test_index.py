@@ -145,7 +145,9 @@ def test_index_search_shows_names(folder, capsys):
 def test_index_add_needs_ids_of_the_kind_of_the_index(folder, capsys):
     np.save("bare.npy", ROWS[:3])
     assert main(["index", "add", "shop", "bare.npy"]) == 2
-    assert "--ids must be passed, like the ids of the items of the index" in capsys.readouterr().err
+    assert (
+        "--ids must be passed, got None: the items of the index have ids" in capsys.readouterr().err
+    )
     Path("ids.txt").write_text("7\n8\n9\n")
     assert main(["index", "add", "shop", "bare.npy", "--ids", "ids.txt"]) == 0
     assert len(SimilarityIndex.open("shop")) == 52

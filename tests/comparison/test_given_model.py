@@ -120,7 +120,7 @@ def test_users_without_interactions_get_no_votes(data):
 def test_wrong_calls_with_held_out_are_refused(data):
     seen, held, items, users = data
     for arguments, line in (
-        ({"held_out": held}, "interactions must be given with held_out, got None"),
+        ({"held_out": held}, "interactions must be given if held_out is given, got None"),
         ({"interactions": seen}, "one of labels, pairs and held_out must be given, got none"),
         ({"labels": [0, 1] * 30, "interactions": seen}, "interactions must be None without held"),
         ({"labels": [0, 1] * 30, "held_out": held}, "one of .* must be given, got labels and held"),

@@ -194,7 +194,9 @@ def test_store_is_loaded_for_its_model_alone(tmp_path):
     FastcosVectorStore.from_texts(TEXTS, named).save_local(tmp_path)
     assert load(named, model="minilm@2").index.model == "minilm@2"
     for call in (lambda: load(_Named("minilm@3")), lambda: load(EMBEDDING, model="minilm@3")):
-        with pytest.raises(ValueError, match=r"must be of the model 'minilm@2' .* got 'minilm@3'$"):
+        with pytest.raises(
+            ValueError, match=r"must be of the model 'minilm@2', .* got 'minilm@3'$"
+        ):
             call()
     store = load(EMBEDDING)  # the name of this embedding is unknown, so it is not compared
     store.add_texts(["more"])

@@ -375,7 +375,7 @@ def test_inconsistent_declarations_are_refused(tmp_path):
         written(tmp_path, "x.mtx", head.replace("real", "complex") + "1 1 1\n1 1 1 1\n"), "real"
     )
     # these crash SciPy's reader
-    refused(written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 1\0\n"), "no zero bytes")
+    refused(written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 1\0\n"), "not contain NUL bytes")
     crooked = written(tmp_path, "x.mtx", f"{head}2 2 1\n1 1 1 7")
     assert io.read_interactions(crooked).X.toarray().tolist() == [[1, 0], [0, 0]]
     plain = {"indptr": [0, 1, 2], "indices": [0, 1], "data": [1, 1], "shape": [2, 2]}

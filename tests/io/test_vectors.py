@@ -78,9 +78,9 @@ def test_binary_vectors(tmp_path, between):
         ("v.txt", b"9" * 18 + b" " + b"9" * 18 + b"\na 1\n", "a word and 9+ numbers in every"),
         ("v.txt", b"a" * 2**23 + b" 1 2\n", "words of at most 500 characters, got 8388608"),
         ("v.bin", b"1 1\n" + b"a" * 9000 + b" 0000\n", "words of at most 500 characters, got 9000"),
-        ("v.pt", b"PK", "a pickle, which may run code"),
+        ("v.pt", b"PK", r"a pickle \(.pt\), which may run code"),
         ("v.bin", b"hello\n", r"binary format of word2vec, got a first line b'hello"),
-        ("v.bin", binary()[:-9], "binary format of word2vec, got a file that ends in vector 3"),
+        ("v.bin", binary()[:-9], "binary format of word2vec, got a file that ends before vector 3"),
         ("v.bin", b"999999999999 300\n", "bytes for 999999999999 vectors"),
         ("v.xyz", b"", "must be a file of vectors"),
     ],
@@ -173,7 +173,9 @@ def test_tables_of_texts_and_vectors(tmp_path, suffix):
     write_table(
         path, {**documents(VECTORS.tolist()), "title": [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]}
     )
-    with pytest.raises(FastcosFormatError, match=r"vector_column must be given for .*: it may be"):
+    with pytest.raises(
+        FastcosFormatError, match=r"vector_column must be given for .*: the columns"
+    ):
         read_vectors(path)
     chosen = read_vectors(path, vector_column="title", id_column="id").vectors
     np.testing.assert_array_equal(chosen, [[1, 2], [3, 4], [5, 7]])
@@ -400,7 +402,7 @@ def test_read_factors_transposes_components(tmp_path):
     np.save(tmp_path / "users.npy", svd.transform(X))
     factors = read_factors(tmp_path / "svd.npz", tmp_path / "users.npy")
     assert factors.items.shape == (15, 4)
-    assert "transposed components_" in factors.notes[0]
+    assert "the items are components_.T" in factors.notes[0]
     np.testing.assert_allclose(factors.users @ factors.items.T, svd.transform(X) @ svd.components_)
 
 

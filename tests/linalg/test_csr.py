@@ -321,7 +321,7 @@ def test_as_interactions_names_fields_of_other_formats():
         (csc, "X.indices must be from 0 to 2, got 3 at position 2"),
         (coo, "X.col must be from 0 to 2, got -1 at position 1"),
         (lil, "X.rows and .data must have lists of the same lengths"),
-        (dia, "X.offsets must be one whole number for each of the 1 rows of data"),
+        (dia, r"X.offsets must contain one whole number per row of data \(1 rows\)"),
         (twice, r"X.offsets must differ from each other, got \[1, 1\]"),
         (bsr, "X.indices must be from 0 to 1, got 2 at position 1"),
     ):

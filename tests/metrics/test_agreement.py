@@ -106,7 +106,9 @@ def test_list_overlap_is_independent_of_blocks():
     ],
 )
 def test_list_overlap_refuses_invalid_lists(metric):
-    with pytest.raises(ValueError, match=r"second must have the shape of first, \(1, 2\), got"):
+    with pytest.raises(
+        ValueError, match=r"second must have the same shape as first, which is \(1, 2\), got"
+    ):
         metric([[1, 2]], [[1, 2], [3, 4]])
     with pytest.raises(
         ValueError, match="first must not repeat an item in a list, got repetitions in row 0"

@@ -546,7 +546,7 @@ def test_run_raises_if_prange_skips_a_block(monkeypatch):
     monkeypatch.setattr("numba.threading_layer", lambda: "omp")
     monkeypatch.setattr(compiler, "prange_driver", lambda rows_kernel: skip)
     monkeypatch.setattr(config, "overrides", {"backend": "prange"})
-    with pytest.raises(RuntimeError, match=r"must run every block, got 2 of 10 skipped"):
+    with pytest.raises(RuntimeError, match=r"must run every block, but skipped 2 of 10 blocks"):
         parallel.run(Kernel(mark_rows), np.arange(11), np.zeros(10), n_threads=2)
     parallel.reset()
 

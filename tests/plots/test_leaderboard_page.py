@@ -196,14 +196,14 @@ def test_page_leaves_out_rows_and_says_so():
 def test_axis_is_of_the_rows_shown_first_and_clips_the_others(compared):
     board = compared[1].leaderboard
     first = {row.candidate for row in board.best_per_measure()} | {board.baseline}
-    assert "Half a dot" not in leaderboard_page(replace(
+    assert "A dot that is cut off" not in leaderboard_page(replace(
         board, rows=[row for row in board.rows if row.candidate in first]
     ))  # fmt: skip
     bad = board.rows[-1]
     assert bad.candidate not in first
     bad = bad._replace(score=type(bad.score)(-50.0, -60.0, -40.0))
     page = leaderboard_page(replace(board, rows=[*board.rows[:-1], bad]))
-    assert "Half a dot at an end of the axis marks a score beyond it" in page
+    assert "A dot that is cut off at an end of the axis marks a score beyond this end" in page
     drawn = re.findall(r'class="range" d="M([\d.]+) 10H([\d.]+)"/><circle cx="([\d.]+)"', page)
     places = np.array(drawn, dtype=float)
     assert places[-1].tolist() == [0, 0, 0]

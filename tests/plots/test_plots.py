@@ -43,7 +43,7 @@ def test_large_image_holds_block_means(n, pixels):
 def test_panels_are_those_of_the_paper(comparison):
     display = SimilarityMapsDisplay.from_comparison(comparison)
     assert [title.split("\n")[:2] for title in display.titles] == [
-        ["The truth", "1 within a label,"], ["Eq. 1, $D = S^{1/2}$", "orthonormal"],
+        ["The truth:", "1 for equal labels,"], ["Eq. 1, $D = S^{1/2}$", "orthonormal"],
         ["Eq. 1, $D = I$", "identity"], [r"Eq. 1, $D = \Sigma^{-1/2}$", "balanced"],
         ["Eq. 2", "its only solution"],
     ]  # fmt: skip

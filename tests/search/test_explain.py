@@ -93,8 +93,8 @@ def test_groups_are_explained_by_their_sizes():
     explained = index.explain(1003, groups=asked, n_threads=2)
     assert (explained.n_queries, explained.n_items, explained.n_segments) == (1003, 5000, 1)
     text = str(explained)
-    assert "1 group is searched by one thread each, several groups at a time" in text
-    assert "1 group is small: one call scores every pair of a query and an item" in text
+    assert "1 group is searched by one thread per group, several groups at the same time" in text
+    assert "1 group is small: one call scores every query against all items" in text
     assert [plan.method for plan in explained.plans] == ["packed", "score_all"]
     assert explained.seconds < index.explain(1003, n_threads=2).seconds * 2
     assert "nothing is searched" in str(index.explain(5, groups="nobody"))

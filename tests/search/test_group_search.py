@@ -133,11 +133,11 @@ def test_wrong_groups_are_refused():
         ({"groups": GROUP_OF - 1, "query_groups": ASKED}, "groups must not hold -1"),
         ({"groups": GROUP_OF, "query_groups": ASKED, "out": "x"}, "groups must be None with out"),
         ({"groups": GROUP_OF, "query_groups": ASKED, "allowed": sp.eye_array(60, N)},
-         "allowed must be a mask or positions in a search with groups"),
+         "allowed must be the same mask or positions for all queries"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^{line}"):
             top_k(QUERIES, ROWS, K, **arguments)
-    with pytest.raises(TypeError, match="query_groups must be whole numbers, like the groups"):
+    with pytest.raises(TypeError, match="query_groups must be whole numbers, because the groups"):
         top_k(QUERIES, ROWS, K, groups=GROUP_OF, query_groups=ASKED_LABELS)
     with pytest.raises(ValueError, match="query_groups must be None without items"):
         top_k(ROWS, k=2, groups=GROUP_OF, query_groups=GROUP_OF)
@@ -236,7 +236,7 @@ def test_wrong_groups_of_an_index_are_refused():
         (lambda: index.add(ROWS[:1], ["x"], groups=[""]), "groups must not hold ''"),
         (lambda: index.search(QUERIES, K, groups=["web"]), "groups must be of shape"),
         (lambda: index.search(QUERIES, K, groups="web", allowed_ids=[NAMES[:9]] * 60),
-         "allowed must be a mask or positions in a search with groups"),
+         "allowed must be the same mask or positions for all queries"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^{line}"):
             call()
@@ -244,7 +244,7 @@ def test_wrong_groups_of_an_index_are_refused():
         lambda: index.add(ROWS[:1], ["x"], groups=[5]),
         lambda: index.search(QUERIES, K, groups=5),
     ):
-        with pytest.raises(TypeError, match=r"groups must be strings, like the groups .* got 5"):
+        with pytest.raises(TypeError, match=r"groups must be strings, because the groups .* got 5"):
             call()
     assert "x" not in index
     np.testing.assert_array_equal(

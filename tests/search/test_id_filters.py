@@ -171,11 +171,11 @@ def test_matrix_of_yesterday_excludes_what_it_did_then():
 
 def test_add_without_ids_never_invents_them():
     index = SimilarityIndex().fit(rows(20), names(int, 20))
-    with pytest.raises(TypeError, match=r"^ids must be passed, like the ids of the items"):
+    with pytest.raises(TypeError, match=r"^ids must be passed, got None: the items"):
         index.add(rows(2))
     assert len(index) == 20
     # Only the last of these ids equals the position of its item.
-    with pytest.raises(TypeError, match=r"^ids must be passed, like .* \(7\), got None"):
+    with pytest.raises(TypeError, match=r"^ids must be passed, .* such as 7$"):
         SimilarityIndex().fit(rows(3), [7, 8, 2]).add(rows(1))
     counted = SimilarityIndex().fit(rows(20))
     assert counted.add(rows(2)).tolist() == [20, 21]

@@ -104,9 +104,7 @@ def test_an_index_of_mapped_items_cannot_change(items, on_disk, tmp_path):
         lambda: index.remove([0]),
         lambda: index.save(tmp_path / "index"),
     ):
-        with pytest.raises(
-            TypeError, match="index must hold rows in memory to be changed or saved"
-        ):
+        with pytest.raises(TypeError, match="index must be in memory to be changed or saved"):
             change()
     assert not (tmp_path / "index").exists()
     # A measure that searches for neighbours during fit reads the rows into memory.

@@ -167,7 +167,7 @@ def test_a_complete_result_is_not_computed_again(rows, tmp_path):
 def test_out_with_another_request_is_refused(rows, tmp_path, changed, word):
     request = {"k": 4, "out": tmp_path / "out"}
     top_k(rows, **request)
-    with pytest.raises(ValueError, match=rf"out must be .* holds a run with another {word}; "):
+    with pytest.raises(ValueError, match=rf"out must be .* holds a run with another {word}\. "):
         top_k(rows, **(request | changed))
     with pytest.raises(ValueError, match="holds a run with another queries"):
         top_k(rows[::-1], **request)

@@ -162,8 +162,16 @@ def test_rescore_of_mapped_items_by_measures_that_learn(tmp_path, name):
         (np.zeros((4, 3), int), ValueError, r"must be of shape \(5, c\) .*, got \(4, 3\)"),
         (np.zeros((5, 0), int), ValueError, r"must be of shape \(5, c\) .*, got \(5, 0\)"),
         (np.zeros((5, 2)), TypeError, "must hold whole numbers, got dtype float64"),
-        (np.full((5, 2), 30), ValueError, "numbers from 0 to 29 or -1, got 30 to 30"),
-        (np.full((5, 2), -2), ValueError, "numbers from 0 to 29 or -1, got -2 to -2"),
+        (
+            np.full((5, 2), 30),
+            ValueError,
+            "numbers from 0 to 29, or -1 as padding, got numbers from 30 to 30",
+        ),
+        (
+            np.full((5, 2), -2),
+            ValueError,
+            "numbers from 0 to 29, or -1 as padding, got numbers from -2 to -2",
+        ),
     ],
 )
 def test_candidates_of_another_shape_type_or_range_are_refused(candidates, error, message):

@@ -201,7 +201,7 @@ def own(**members):
         (
             own(encode_items=lambda self, B: B > 0),
             TypeError,
-            r"rows of a measure must be float32 or float64, .* got bool of shape \(70, 6\)",
+            r"rows of a measure must be a float32 or float64 array .* got bool of shape \(70, 6\)",
         ),
         (
             own(encode_items=lambda self, B: B[:, 0]),

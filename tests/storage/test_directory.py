@@ -138,7 +138,7 @@ def test_load_arrays_names_kind_version_and_missing_path(saved, tmp_path, monkey
     with pytest.raises(FileNotFoundError, match="no such directory"):
         load_arrays(tmp_path / "absent", "Example")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FastcosFormatError, match="must be a saved Example, got no header"):
+    with pytest.raises(FastcosFormatError, match="must be a saved Example, but there is no header"):
         load_arrays(tmp_path / "empty", "Example")
     monkeypatch.setattr(directory, "FORMAT_VERSION", 2)
     with pytest.raises(FastcosFormatError, match="must be of format version 2, got 1"):
@@ -309,7 +309,7 @@ def test_save_arrays_refuses_what_another_writer_changed(saved):
     before = load_arrays(saved, "Example").checksum
     save_arrays(saved, "Example", {"rows": np.ones(3)}, {"version": 2})
     with pytest.raises(
-        ValueError, match=r"path must not have changed since it was read or saved, got .* changed"
+        ValueError, match=r"path must not have changed since it was read or saved, but .* changed"
     ):
         save_arrays(saved, "Example", {}, {}, kept_arrays=["rows"], expected=before)
     assert load_arrays(saved, "Example").fields == {"version": 2}

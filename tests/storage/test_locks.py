@@ -141,7 +141,9 @@ def test_writers_without_locks_are_warned_once_and_destroy_nothing(
     storage.save_arrays(tmp_path / "x", "Example", {"a": ROWS, "b": ROWS}, {})
     first = storage.load_arrays(tmp_path / "x", "Example").checksum
     break_locks(monkeypatch)
-    with pytest.warns(UserWarning, match=r"cannot be locked \(.*\): let no other process"):
+    with pytest.warns(
+        UserWarning, match=r"cannot be locked \(.*\): make sure that no other process"
+    ):
         second = storage.save_arrays(
             tmp_path / "x", "Example", {"a": ROWS[1:]}, {}, kept_arrays=["b"], expected=first
         )
@@ -284,7 +286,9 @@ def test_threads_with_the_same_out_all_get_the_result(tmp_path):
 @posix
 def test_another_request_is_refused_without_waiting(tmp_path):
     def ask_again(*_):
-        with pytest.raises(ValueError, match="holds a run with another k; to start again, remove"):
+        with pytest.raises(
+            ValueError, match=r"holds a run with another k\. To start again, remove"
+        ):
             fastcos.top_k(ROWS, k=4, out=tmp_path / "out")
         raise KeyError
 

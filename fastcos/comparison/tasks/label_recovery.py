@@ -150,7 +150,7 @@ class LabelTask:
             n_units=len(self.queries),
             score="MAP@R",
             estimate=map_at_r,
-            failure="No measure is shown to recover these labels",
+            failure="No measure recovers these labels significantly better than by chance",
             success="The labels are recovered better than by chance",
             other_scores={"AUC": auc, "P@10": precision, "accuracy": accuracy},
             outcomes=_outcomes(best),

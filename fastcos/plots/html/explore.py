@@ -35,20 +35,21 @@ _N_EXAMPLES = 3
 # The sentences that the page shows while it replays the rescalings, in the order of the replay. The
 # replay begins with the first special case of the paper, and ends with the model of Eq. 2.
 _SENTENCES = {
-    "orthonormal": "D = S^1/2 is the paper's first special case: the items are the singular "
-    "vectors alone. With all dimensions, an item would be similar only to itself.",
+    "orthonormal": "D = S^1/2 is the paper's first special case: the items are the right "
+    "singular vectors, which are not scaled. With all dimensions, an item would be similar only to "
+    "itself.",
     "identity": "D = I is the symmetric solution (Eq. 5 of the paper). The loss does not prefer "
     "this solution to others.",
     "weights": "D = S^-1/2 is the paper's second special case: the cosines compare the rows of "
     "W = AB'.",
-    "balanced": "D = Σ^-1/2 gives the solution of Eq. 1 the scale that the solution of Eq. 2 has "
+    "balanced": "With D = Σ^-1/2, the dimensions of Eq. 1 are scaled as in the solution of Eq. 2 "
     "(end of section 2.3 of the paper).",
-    "data": "D = S^1/2 Σ^-1 compares the columns of the data, as recommenders that use a truncated "
-    "SVD do.",
-    "smoothed": "D = S^-1/2 Σ^-1 compares the columns of the predictions, which is the remedy of "
-    "section 3 for items.",
-    "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model; the "
-    "mark shows the D that brings the model of Eq. 1 closest to the model of Eq. 2.",
+    "data": "With D = S^1/2 Σ^-1, the cosines compare the columns of the data. Recommenders that "
+    "use a truncated SVD make the same comparison.",
+    "smoothed": "With D = S^-1/2 Σ^-1, the cosines compare the columns of the predictions. The "
+    "remedy in section 3 of the paper compares users by the rows of the predictions.",
+    "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model. "
+    "The mark shows the D with which the solution of Eq. 1 is closest to the solution of Eq. 2.",
 }
 # A page shows at most _MAX_ITEMS items. Moreover, the rows of these items and the matrix L of the
 # users (_user_fields) together have at most _MAX_NUMBERS entries. As base64, 280,000 entries take
@@ -86,26 +87,25 @@ _METHOD = (
     "The address of the page stores what the page shows. Copy the address to share what you see.",
 )
 _FIGURE_METHOD = (
-    "The diagonal matrix Σ contains the singular values of the interactions, and S = Σ²/(Σ²+λ) "
-    "contains the share of each direction that Eq. 1 keeps. The items are the rows of V S^1/2 "
-    "D^-1, where V contains the right singular vectors of the interactions.",
+    "The diagonal matrix Σ contains the singular values of the interactions. For each direction, "
+    "the diagonal matrix S = Σ²/(Σ²+λ) contains the share that Eq. 1 keeps. The items are the rows "
+    "of V S^1/2 D^-1, where V contains the right singular vectors of the interactions.",
     "The AUC is the probability that two items with the same label have a larger cosine than two "
     "items with different labels. An AUC of 0.5 is chance level. MAP@R measures how many of the "
-    "nearest items have the same label as an item. The accuracy is the share of items whose label "
-    "is the most frequent one among their ten nearest items.",
+    "nearest items have the same label as an item. An item counts as correct if its label is the "
+    "most frequent label of its ten nearest items, and the accuracy is the share of correct items.",
     "If you choose another rank, the page uses the first columns of the same singular value "
-    "decomposition. If you choose another λ, S changes. The λ of Eq. 2 then changes together with "
-    "the λ of Eq. 1, so that both equations begin to suppress directions at the same singular "
-    "value.",
+    "decomposition. If you choose another λ for Eq. 1, S changes, and the λ of Eq. 2 changes, too. "
+    "As a result, Eq. 2 begins to suppress directions at the same singular value as Eq. 1.",
 )
 _ITEMS_METHOD = (
     "The diagonal matrix Q contains the norms of the columns of the items, and P contains the "
     "norms of the columns of the users. "
     "The condition κ of D is its largest entry divided by its smallest.",
     "Neighbours are searched among the items of this page. A certificate proves that a neighbour "
-    "survives every D up to a given condition. An attack is a D that removes a neighbour. If a "
-    "neighbour has neither a certificate nor an attack, it is unknown whether some D removes the "
-    "neighbour.",
+    "survives every D up to a given condition. An attack is a D that removes a neighbour. If the "
+    "page shows neither a certificate nor an attack for a neighbour, it is unknown whether any D "
+    "removes this neighbour.",
 )
 _WITHOUT_USERS = (
     "The page shows no predictions, no query metric and no P, because all three need the "
@@ -181,13 +181,13 @@ def figure_page(
     }  # fmt: skip
     texts: dict[str, Any] = {
         "name": "After Figure 1 of Steck, Ekanadham and Kallus (2024), arXiv:2403.05440",
-        "headline": "One model, one loss, and cosines that are whatever D makes them.",
+        "headline": "One model and one loss, but D decides what the cosines are.",
         "axis_a": "exponent a of S",
         "axis_b": "exponent b of Σ",
         "as_given": "under D = I",
-        "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} in Eq. 1. D = "
-        "S^a Σ^b multiplies the latent dimensions of the users, and divides the same dimensions of "
-        "the items. The loss does not determine D. Drag the point to change D.",
+        "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} in Eq. 1. "
+        "The rescaling D = S^a Σ^b multiplies each latent dimension of the users, and divides the "
+        "same dimension of the items. The loss does not determine D. Drag the point to change D.",
         "map_caption": f"{caption}, sorted {'' if labels is None else 'by label, then '}by "
         "descending popularity.",
         "D": "D = S^a Σ^b",

@@ -95,16 +95,20 @@ def leaderboard_page(
         "headline": _headline(leaderboard),
         "summary": f"Task: {leaderboard.task}, for {leaderboard.n_units:,} {leaderboard.unit}."
         + (
-            f" The gain of the best alternative over the plain cosine is {leaderboard.gain}. Each "
-            "half of the data was used to choose an alternative, and the other half was used to "
-            "measure the gain of this alternative."
+            f" The gain of the best alternative over the plain cosine is {leaderboard.gain}. The "
+            "data were split into two halves: an alternative was chosen on one half, and its gain "
+            "was measured on the other half; then the two halves changed roles."
             if leaderboard.gain is not None
             else ""
         ),
         "key": "A dot shows the score of a candidate, and a line shows its 95 % interval"
         + (". The dotted line marks the chance level" if chance is not None else "")
-        + (". Half a dot at an end of the axis marks a score beyond it" if has_cut_dots else "")
-        + ". Coloured candidates cannot be distinguished from the recommended candidate."
+        + (
+            ". A dot that is cut off at an end of the axis marks a score beyond this end"
+            if has_cut_dots
+            else ""
+        )
+        + ". The data cannot distinguish the candidates in colour from the recommended candidate."
         + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
         "columns": columns,
@@ -123,9 +127,10 @@ def leaderboard_page(
     texts["method"] = (
         leaderboard.verdict,
         f"To compute the intervals, the evaluated {leaderboard.unit} are resampled at random; the "
-        "data and the models stay the same. A candidate cannot be distinguished from the "
-        "recommended candidate if the interval of the difference between the two scores contains "
-        f"0. Both scores are computed on the same {leaderboard.unit}.",
+        "data and the models stay the same. The difference between the score of a candidate and "
+        "the score of the recommended candidate also has an interval. If this interval contains 0, "
+        "the data cannot distinguish the two candidates. Both scores are computed on the same "
+        f"{leaderboard.unit}.",
         "The gain of a candidate is its score minus the score of the plain cosine.",
         f"The chance levels are: {levels}.",
         "The neighbours of an item are searched among all items. The address of the page stores "
