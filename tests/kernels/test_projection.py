@@ -78,7 +78,10 @@ def with_projection(isa, X):
     short, own, rests = frozen(short, own, rests)
     largest_k = frozen(np.full(2, 10, np.float32))
     projected = records.Projection(axes, short, PROJECTED_WORDS, own, rests, eta, *largest_k)
+    # The product passes read-only arrays, too, so tests/search/test_filter_bound.py calls the same
+    # compiled pack_block.
     order, by_item, statistics = frozen(order, by_item, statistics)
+    factors, none = frozen(factors, none)
     items = records.Items(
         code, 0, frozen_rows(X), factors, none, order, by_item, WORDS, *frozen(no_offsets),
         statistics, *frozen(none, signs(DEPTH), tiles.configuration()),

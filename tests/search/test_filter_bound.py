@@ -23,10 +23,15 @@ if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 
 
+def packed_block(queries, items):
+    """Return a block of all queries, from code that tests/kernels/test_projection.py also calls."""
+    n = queries.rows.data.shape[0]
+    return query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
+
+
 @kernel
-def tile_scores(queries, items):
-    n, m = queries.rows.data.shape[0], items.rows.data.shape[0]
-    isa, block = items.isa, query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
+def tile_scores(block, items):
+    isa, m = items.isa, items.rows.data.shape[0]
     scores = np.empty((m // 32, 1024), items.packed.dtype)
     start_tiles(isa, items.tile_configuration)
     for p in range(m // 32):
@@ -35,13 +40,12 @@ def tile_scores(queries, items):
             block.corrections, 0, block.n_queries, scores[p],
         )  # fmt: skip
     end_tiles(isa)
-    return block, scores
+    return scores
 
 
 @kernel
-def refined_scores(queries, items):
-    n, m = queries.rows.data.shape[0], items.rows.data.shape[0]
-    isa, block = items.isa, query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
+def refined_scores(block, items):
+    isa, m = items.isa, items.rows.data.shape[0]
     scores = np.empty((m // 32, 1024), items.packed.dtype)
     for p in range(m // 32):
         query_blocks.score_tile(isa, p, 0, items, block)
@@ -49,7 +53,7 @@ def refined_scores(queries, items):
             block.hits[at] = 32 * (at % 32) + at // 32
         query_blocks.refine_hits(p, 0, 1024, items, block)
         scores[p] = block.scores
-    return block, scores
+    return scores
 
 
 def unrotated(R, depth):
@@ -132,7 +136,8 @@ def test_filter_bound_needs_every_term(dominant, isa):
     queries = packing.pack_queries(
         made, encoded_rows.encode_rows(Q, None, None, "dot"), no_exclusions(32),
     )  # fmt: skip
-    block, scores = tile_scores(queries, made.arrays)
+    block = packed_block(queries, made.arrays)
+    scores = tile_scores(block, made.arrays)
     inverse, norm, residual = made.arrays.statistics[0, :3].astype(np.longdouble)
     bound_terms = block.bound_terms[0].astype(np.longdouble)
     query_residual, coded = bound_terms[UNREFINED_RESIDUAL_NORM], bound_terms[CODE_NORM]
@@ -164,8 +169,9 @@ def errors_and_bound(Q, X):
     queries = packing.pack_queries(
         made, encoded_rows.encode_rows(Q, None, None, "dot"), no_exclusions(32),
     )  # fmt: skip
-    block, refined = refined_scores(queries, made.arrays)
-    _, unrefined = tile_scores(queries, made.arrays)
+    block = packed_block(queries, made.arrays)
+    unrefined = tile_scores(block, made.arrays)
+    refined = refined_scores(block, made.arrays)  # changes the block
     inverse, norm, residual = made.arrays.statistics[:, :3].astype(np.longdouble).T
     bound_terms = block.bound_terms[0].astype(np.longdouble)
     exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
