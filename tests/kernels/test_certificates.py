@@ -31,6 +31,13 @@ def test_ratio_range_equals_brute_force():
         assert result == pytest.approx((ratios.min(), ratios.max()), rel=1e-13)
 
 
+# The tests with this mark are slow, because each compiles one function of the certificates
+# separately. The default tests of rescaling_radii, here and in tests/auditing/test_certificates.py,
+# cover the same functions, because the code of rescaling_radii contains them.
+compiled_alone = pytest.mark.slow
+
+
+@compiled_alone
 def test_best_multiplier_solves_the_linear_programme():
     for rng, x, y, m, K in triples(2, 150):
         d = len(x)
@@ -49,7 +56,8 @@ def test_best_multiplier_solves_the_linear_programme():
         assert w @ a == pytest.approx(truth.fun, abs=1e-9)
 
 
-@pytest.mark.parametrize("n", [80, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.long])])
+@compiled_alone
+@pytest.mark.parametrize("n", [80, pytest.param(1000, marks=pytest.mark.long)])
 def test_refined_certificate_agrees_with_numerical_minimisation(n):
     passed, refused, joint = 0, 0, 0
     for rng, x, y, m, K in triples(3, n):
@@ -77,6 +85,7 @@ def test_refined_certificate_agrees_with_numerical_minimisation(n):
     assert passed // 4 < joint < passed
 
 
+@compiled_alone
 def test_beats_does_not_certify_ties():
     rng = np.random.default_rng(4)
     for _ in range(200):
@@ -87,6 +96,7 @@ def test_beats_does_not_certify_ties():
                 assert certificates.beats(x, y, competitor, K, 6, np.empty(6)) <= 0
 
 
+@compiled_alone
 def test_refined_certificate_searches_after_open_pieces():
     K = 2.59560960637459
     x = np.array([0.44060624, 0.19082202, 0.53716702, -0.13316876, 0.68056651])
@@ -99,6 +109,7 @@ def test_refined_certificate_searches_after_open_pieces():
         assert cosine(x, y, w) < cosine(x, m, w)
 
 
+@compiled_alone
 def test_certified_level_is_the_last_certified_one():
     levels, results = np.array([1.01, 1.05, 1.1, 1.2, 1.4, 2.0]), set()
     for _, x, y, m, _ in triples(6, 200):
