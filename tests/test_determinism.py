@@ -218,9 +218,14 @@ def test_public_names_are_promised_or_have_a_reason():
         for name in PROMISED
     ],
 )
-def test_bits_do_not_depend_on_threads_and_memory(operation, monkeypatch):
+@pytest.mark.parametrize(
+    "others",
+    [SETTINGS[2:3], pytest.param(SETTINGS[1::2], marks=pytest.mark.slow)],
+    ids=["three threads", "two and eight threads"],
+)
+def test_bits_do_not_depend_on_threads_and_memory(operation, others, monkeypatch):
     results = []
-    for n_threads, memory in SETTINGS:
+    for n_threads, memory in (SETTINGS[0], *others):
         monkeypatch.setattr(fastcos.config, "overrides", {})
         fastcos.set_config(n_threads=n_threads, working_memory=memory)
         results.append(bits(PROMISED[operation](data())))

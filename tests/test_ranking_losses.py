@@ -299,15 +299,16 @@ def train_by_pairs(seed, *, pointwise=False, adam=False):
     return start.sum(axis=0), Q.sum(axis=0)
 
 
-def test_gradient_descent_on_comparisons_keeps_the_sum_of_the_items():
-    for seed in range(3):
+@pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_gradient_descent_on_comparisons_keeps_the_sum_of_the_items(seeds):
+    for seed in range(seeds):
         np.testing.assert_allclose(*train_by_pairs(seed), atol=1e-11)
         for other in ({"pointwise": True}, {"adam": True}):
             before, after = train_by_pairs(seed, **other)
             assert abs(before - after).max() > 0.1
 
 
-@pytest.mark.parametrize("loss", [bpr, softmax])
+@pytest.mark.parametrize("loss", [bpr, pytest.param(softmax, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("decay", [np.full(N_ITEMS, 0.3), np.geomspace(0.05, 1, N_ITEMS)])
 def test_decay_on_items_centres_their_weighted_mean(loss, decay):
     P, Q, chosen = model(8)

@@ -30,8 +30,17 @@ def unit_scaled(X):
     return np.ldexp(X, -exponents)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("n_queries", [3, 33], ids=["few", "many"])
+@pytest.mark.parametrize(
+    ("measure", "n_queries"),
+    [
+        pytest.param(
+            measure, n_queries, id=f"{measure}-{'few' if n_queries < 9 else 'many'}",
+            marks=[pytest.mark.slow] * (n_queries < 9 and measure != "cosine"),
+        )
+        for measure in MEASURES
+        for n_queries in (3, 33)
+    ],
+)  # fmt: skip
 def test_top_k_ranks_rows_of_any_norm_by_float64_scores(measure, n_queries):
     for case, sizes in enumerate(itertools.product((None, *SIZES), repeat=2)):
         Q, B = rows(case, n_queries, sizes[0]), rows(-case - 1 & 0xFFFF, 300, sizes[1])

@@ -194,7 +194,7 @@ def test_compare_refuses_wrong_arguments(data, arguments, message):
         compare(data[0], **arguments)
 
 
-@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("labelled", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_compare_of_sampled_items_estimates_all(data, labelled):
     X, clusters = data
     chosen = {"n_components": RANK, "regularization": 30.0, "measures": ["dot"], "grid": False}
@@ -277,7 +277,7 @@ def test_compare_stops_at_its_budget(data):
         compare(X, clusters, budget=0)
 
 
-@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("labelled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_compare_default_measures_need_no_choice(data, labelled):
     X, clusters = data
     labels = clusters if labelled else None

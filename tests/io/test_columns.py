@@ -169,7 +169,9 @@ def test_numbers_of_every_type_are_dimensions(tmp_path, other):
 # --- blanks, and cells of another kind ---
 
 
-@pytest.mark.parametrize("row", [1, 2, 3, 600])
+@pytest.mark.parametrize(
+    "row", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3)), 600]
+)
 @pytest.mark.parametrize("odd", ["", "NA", "nan", "NULL", "-", "x", "1,5", "inf", "1e999", "[1]"])
 def test_a_broken_cell_in_any_row_is_refused(tmp_path, row, odd):
     cells = [["k" + str(n), str(n), f"{n}.5"] for n in range(600)]

@@ -118,6 +118,7 @@ def test_sample_rows_draws_rows_independently(algorithm):
     assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
 
 
+@pytest.mark.slow  # test_sample_rows_has_the_exact_distribution covers each algorithm
 @each_algorithm
 def test_sample_rows_equals_numpy_choice(algorithm):
     random = np.random.default_rng(5)

@@ -102,7 +102,9 @@ def products_of(X, factors, n_threads):
 
 # A part must have at least per_column non-zeros per column. The three values of per_column lead to
 # 24 parts, 7 parts and a single part.
-@pytest.mark.parametrize("per_column", [4, pytest.param(15, marks=pytest.mark.slow), 48])
+@pytest.mark.parametrize(
+    "per_column", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (15, 48))]
+)
 @pytest.mark.parametrize("entries", [400, 10**6])
 def test_products_out_of_core_have_the_bits_of_one_csr(
     matrix, per_column, entries, tmp_path, monkeypatch

@@ -44,7 +44,10 @@ def lapack(X, k):
 
 @pytest.mark.parametrize("solver", ["direct", "randomized", "auto"])
 @pytest.mark.parametrize("center", [False, True])
-@pytest.mark.parametrize("shape", [(60, 20), (20, 60), (400, 260), (260, 400)])
+@pytest.mark.parametrize(
+    "shape",
+    [(60, 20), (20, 60), (400, 260), pytest.param((260, 400), marks=pytest.mark.slow)],
+)
 def test_linear_mf_equals_a_dense_svd(shape, center, solver):
     X = interactions(*shape)
     s, V = lapack(X - X.mean(axis=0) * center, 6)

@@ -307,6 +307,7 @@ def test_simulation_refuses_invalid_arguments(changes, message):
         simulate_interactions(**(SMALL | changes))
 
 
+@pytest.mark.slow  # the other tests check the same distributions in smaller simulations
 def test_simulation_of_paper_size_has_expected_spectrum():
     # A float64 prototype with another random generator has a density of 0.341, a largest singular
     # value of 2143, and 10 singular values above 100.

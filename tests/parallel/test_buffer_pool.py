@@ -36,7 +36,10 @@ def address(array):
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (0, 4), LARGE, (2**20, 3)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint16])
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float32, *(pytest.param(t, marks=pytest.mark.slow) for t in (np.float64, np.uint16))],
+)
 def test_empty_returns_an_aligned_array(shape, dtype):
     array = buffer_pool.empty(shape, dtype)
     assert array.shape == shape

@@ -67,7 +67,7 @@ def memory_of(container):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", ["fit", "add", "upsert"])
+@pytest.mark.parametrize("method", ["fit", "add", pytest.param("upsert", marks=pytest.mark.slow)])
 def test_rows_and_ids_may_change_after_they_were_given(kind, method, tmp_path, monkeypatch):
     if kind in NARROW:
         monkeypatch.setenv("FASTCOS_BACKGROUND", "0")

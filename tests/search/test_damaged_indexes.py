@@ -146,8 +146,8 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
 @pytest.mark.parametrize(
     "times",
     [
-        30,
-        pytest.param(100, marks=[pytest.mark.slow]),
+        10,
+        pytest.param(120, marks=[pytest.mark.slow]),
         pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.long]),
     ],
 )

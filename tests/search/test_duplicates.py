@@ -55,7 +55,11 @@ def separately(X):
 
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "csls", "mutual_proximity"])
 @pytest.mark.parametrize("exclude_self", [True, False])
-@pytest.mark.parametrize("allowed", [None, slice(0, None, 2), slice(100, 700)], ids=str)
+@pytest.mark.parametrize(
+    "allowed",
+    [None, slice(0, None, 2), pytest.param(slice(100, 700), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_grouped_rows_are_found_like_separate_ones(measure, exclude_self, allowed):
     X = np.concatenate([copies(50, 800, 12), np.zeros((100, 12), np.float32)])
     X[::9] *= 2

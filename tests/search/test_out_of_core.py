@@ -345,9 +345,10 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this
 
 
 @needs_fork
-def test_killed_searches_resume_with_the_same_bits(rows, tmp_path):
+@pytest.mark.parametrize("n_kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_killed_searches_resume_with_the_same_bits(n_kills, rows, tmp_path):
     # The run has 10 batches, and calls progress about 300 times per batch.
-    kills(rows, tmp_path, 3, 600)
+    kills(rows, tmp_path, n_kills, 600)
 
 
 @needs_fork

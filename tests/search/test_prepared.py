@@ -23,7 +23,7 @@ def assert_exact(result, queries, rows, k, form):
 # Searches of float32 rows for float64 queries ("fd") compile kernels that no other default test
 # needs.
 @pytest.mark.parametrize("dtypes", ["ff", pytest.param("fd", marks=pytest.mark.slow), "df", "dd"])
-@pytest.mark.parametrize("n_queries", [1, 5, 33, 64, 65])
+@pytest.mark.parametrize("n_queries", [1, 5, 64, 65, pytest.param(33, marks=pytest.mark.slow)])
 def test_few_queries_are_exact(n_queries, dtypes, measure):
     rows, queries = ROWS.astype(dtypes[0]), RNG.standard_normal((n_queries, 64)).astype(dtypes[1])
     index = fastcos.SimilarityIndex(measure).fit(rows, ids=[f"item {i}" for i in range(1000)])

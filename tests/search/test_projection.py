@@ -162,7 +162,9 @@ def test_queries_of_two_kinds_share_a_block(first, isa):
 
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-@pytest.mark.parametrize("depth", [1, 15, pytest.param(126, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "depth", [15, *(pytest.param(d, marks=pytest.mark.slow) for d in (1, 126))]
+)
 @pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
 def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
     """The differences of these scores are smaller than the rounding of a distance or of a shift."""

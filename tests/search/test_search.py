@@ -30,6 +30,24 @@ FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 each_measure = pytest.mark.parametrize("measure", FORMS)
 
 
+def most_with_cosine(parameter, values, with_others):
+    """Parametrise by measure and by `values`; the default tests combine cosine with all values.
+
+    The default tests combine the other measures only with the values in `with_others`.
+    """
+    return pytest.mark.parametrize(
+        ("measure", parameter),
+        [
+            pytest.param(
+                measure, value,
+                marks=[pytest.mark.slow] * (measure != "cosine" and value not in with_others),
+            )
+            for measure in FORMS
+            for value in values
+        ],
+    )  # fmt: skip
+
+
 def finished(keys, measure):
     with np.errstate(over="ignore"):
         return (-np.sqrt(-keys) if measure == "neg_euclidean" else keys).astype(np.float32)
@@ -62,15 +80,13 @@ def test_many_neighbours_of_clusters_are_exact():
     assert_exact(clustered(700, 64), k=40)
 
 
-@each_measure
-@pytest.mark.parametrize("d", [1, 2, 3, 15, 16, 17, 50, 63, 65, 130])
+@most_with_cosine("d", [1, 2, 3, 15, 16, 17, 50, 63, 65, 130], [1, 17, 130])
 def test_any_depth_is_exact(d, measure):
     assert_exact(gaussian(260, d), k=9, measure=measure)
     assert_exact(gaussian(70, d, seed=1), gaussian(400, d), k=11, measure=measure)
 
 
-@each_measure
-@pytest.mark.parametrize("n", [2, 31, 32, 33, 127, 128, 129, 255, 256, 257])
+@most_with_cosine("n", [2, 31, 32, 33, 127, 128, 129, 255, 256, 257], [2, 33, 256])
 def test_any_number_of_rows_is_exact(n, measure):
     for k in {1, min(10, n - 1), n - 1}:
         assert_exact(gaussian(n, 20), k=k, measure=measure)

@@ -60,8 +60,17 @@ def check(X, k, measure="cosine", **options):
 
 
 @pytest.mark.parametrize("isa", SETS)
-@pytest.mark.parametrize("measure", FORMS)
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+@pytest.mark.parametrize(
+    ("family", "measure"),
+    [
+        pytest.param(
+            family, measure, id=f"{family.__name__}-{measure}",
+            marks=[pytest.mark.slow] * (measure != "cosine" and family is not FAMILIES[0]),
+        )
+        for family in FAMILIES
+        for measure in FORMS
+    ],
+)  # fmt: skip
 def test_neighbors_are_exact(joins, family, measure, isa):
     X = family(417, 40).astype(np.float32)
     fastcos.set_config(isa=isa)
@@ -74,7 +83,7 @@ def test_neighbors_are_exact(joins, family, measure, isa):
 
 @pytest.mark.parametrize("isa", SETS[:1])
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("n", [128, 129, 300, 1025])
+@pytest.mark.parametrize("n", [128, 129, pytest.param(300, marks=pytest.mark.slow), 1025])
 def test_sizes_around_panels_and_blocks(joins, n, n_threads, isa):
     X = np.random.default_rng(n).standard_normal((n, 24)).astype(np.float32)
     fastcos.set_config(isa=isa)

@@ -46,7 +46,13 @@ def test_exact_copies_reach_a_cosine_of_one():
     assert (np.diff(index.radius(X, 1.0).indptr) == 2).all()
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize(
+    "measure",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("dot", "angular", "csls")))
+        for name in MEASURES
+    ],
+)
 @settings(max_examples=16, deadline=None)
 @given(
     seed=st.integers(0, 10_000), dtype=st.sampled_from(TYPES),

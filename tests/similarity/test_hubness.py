@@ -75,7 +75,7 @@ def test_dis_sim_local_of_duplicates_is_finite():
         assert np.isfinite(top_k(moved, k=3, measure="dis_sim_local").scores).all()
 
 
-@pytest.mark.parametrize("k", [3, 40])
+@pytest.mark.parametrize("k", [pytest.param(3, marks=pytest.mark.slow), 40])
 @pytest.mark.parametrize(
     ("name", "formula", "n_neighbors"),
     [
