@@ -356,20 +356,25 @@ class Audit(Record):
         After converged training with weight decay on users and items, the Gram matrices of users
         and items are equal.
         """
-        condition = self.condition_to_balance
-        distance = (
-            "The audited users and items do not even have the same rank."
-            if condition == float("inf")
-            else "The Gram matrices of the audited users and items differ. A linear map of "
-            f"condition {condition:.3g} is needed to make them equal."
-        )
         return (
             "After converged training with weight decay on users and items, the Gram matrices of "
-            f"users and items are equal. {distance} This contradiction has four possible "
+            f"users and items are equal. {self._difference()} This contradiction has four possible "
             "explanations: training has not converged; the weight decay was weighted by row; the "
             "weight decay was weak compared with the noise of the gradients; or the weight decay "
             "acted on weights other than the audited vectors. Until you know which explanation is "
             "true, treat the scale of the dimensions as arbitrary."
+        )
+
+    def _difference(self) -> str:
+        """Return sentences about how far the Gram matrices of users and items are from equal."""
+        if self.condition_to_balance == float("inf"):
+            return (
+                "The audited users and items do not have the same rank, so no linear map makes "
+                "their Gram matrices equal."
+            )
+        return (
+            "The Gram matrices of the audited users and items differ. A linear map of condition "
+            f"{self.condition_to_balance:.3g} is needed to make them equal."
         )
 
     def _origin(self) -> str:
@@ -405,12 +410,10 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "The Gram matrices of the audited users and items differ. A linear map of "
-                    f"condition {self.condition_to_balance:.3g} is needed to make them equal. If "
-                    "the loss had weight decay on users and items, the difference has three "
-                    "possible explanations: training has not converged; the weight decay was "
-                    "weighted by row; or the weight decay was weak compared with the noise of the "
-                    "gradients."
+                    f"{self._difference()} If the loss had weight decay on users and items, the "
+                    "difference has three possible explanations: training has not converged; the "
+                    "weight decay was weighted by row; or the weight decay was weak compared with "
+                    "the noise of the gradients."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(

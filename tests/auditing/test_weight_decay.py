@@ -74,6 +74,17 @@ def test_audit_says_what_balanced_factors_mean():
     assert "Training chose" not in decided.headline
 
 
+@pytest.mark.parametrize("weight_decay_on", ["unknown", "both"])
+def test_users_and_items_of_different_rank(weight_decay_on):
+    rng = np.random.default_rng(0)
+    users, items = rng.standard_normal((60, 4)), rng.standard_normal((50, 4))
+    users[:, 3] = 0
+    report = fastcos.audit(items, users, k=3, trained_on="dot", weight_decay_on=weight_decay_on)
+    assert report.condition_to_balance == np.inf
+    assert "users and items do not have the same rank" in report.verdict
+    assert "condition inf" not in str(report)
+
+
 def test_activity_needs_users_and_popularity(als_wr):
     P, Q, activity, popularity = als_wr
     with pytest.raises(ValueError, match="activity"):
