@@ -178,19 +178,21 @@ def read_vectors(
         vectors = _vectors(as_vector_rows(path, rows), word_ids)
         vectors.columns = {"vectors": ("numbers",), "ids": "word", "unused": ()}
         return vectors
-    got = kind or "no suffix"
+    rule, got = f"be a file of vectors ({', '.join(SUFFIXES)})", kind or "no suffix"
     if kind in (".pt", ".pth", ".pkl", ".kv", ".joblib"):
         got = f"a pickle ({kind}), which may run code. Save the array with numpy.save instead"
     if path.is_dir():
-        got = (
-            "a folder that fastcos fit or export did not write. If the vectors belong to a model "
-            "of fastcos, save its item_embeddings() as .npy"
-        )
         if (path / "header.json").is_file():
             got = "a saved index, which `fastcos index search` and `fastcos index duplicates` read"
+        else:
+            rule = "be a file of vectors, or a folder that fastcos fit or export wrote"
+            got = (
+                "another folder. If the vectors belong to a model of fastcos, save its "
+                "item_embeddings() as .npy"
+            )
     elif not path.exists():
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
-    raise FastcosFormatError(f"{path} must be a file of vectors ({', '.join(SUFFIXES)}), got {got}")
+    raise FastcosFormatError(f"{path} must {rule}, got {got}")
 
 
 def check_columns(vector_column: Any, id_column: Any) -> None:

@@ -121,7 +121,8 @@ def pair_auc(
     if validation.as_flag("exact", exact):
         if not fits:
             rule = f"fit in the working memory of {memory:g} MiB"
-            raise ValueError(f"exact=True must {rule}, but needs {n_bytes / 2**20:.0f} MiB")
+            got = f"{n_bytes / 2**20:.0f} MiB of cosines and copies"
+            raise ValueError(f"exact=True must {rule}, got {got}")
         same_scores, other_scores = _pair_scores(grouped, n_threads)
         value = _auc_of_scores(same_scores, other_scores, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)

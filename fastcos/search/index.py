@@ -961,9 +961,9 @@ class SimilarityIndex:
         worst = int(cosines.argmin())
         if cosines[worst] < min_cosine:
             raise ValueError(
-                f"rows must be embedded by the model {self.model or 'of the index'}, but the row "
-                f"of canary {worst} has a cosine of only {cosines[worst]:.3f} with the saved row "
-                "of this canary"
+                f"rows must be embedded by the model {self.model or 'of the index'}, got a row of "
+                f"canary {worst} whose cosine with the saved row of this canary is only "
+                f"{cosines[worst]:.3f}"
             )
         return cosines
 

@@ -211,9 +211,9 @@ class Checkpoint:
         for key, value in (code_version | json.loads(json.dumps(dict(request)))).items():
             if stored_request.get(key) != value:
                 raise OccupiedError(
-                    "out must be a new directory or hold a run of the same request, but "
-                    f"{str(folder)!r} holds a run with another {key}. To start again, remove this "
-                    "directory"
+                    "out must be a new directory or hold a run of the same request, got "
+                    f"{str(folder)!r}, which holds a run with another {key}. To start again, "
+                    "remove this directory"
                 )
         return run
 

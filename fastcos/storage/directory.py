@@ -145,8 +145,8 @@ def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
     header = _read_header(target, kind)[1]
     if header["sha256"] != expected:
         raise OccupiedError(
-            f"path must not have changed since it was read or saved, but {str(target)!r} was "
-            "changed by another writer. Read it again, and repeat your change"
+            f"path must not have changed since it was read or saved, got {str(target)!r}, which "
+            "was changed by another writer. Read it again, and repeat your change"
         )
     entries: dict[str, Any] = header["arrays"]
     return entries
@@ -202,8 +202,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
-        rule = f"be a saved {kind}, but there is no such directory: {directory}"
-        raise FileNotFoundError(validation.one_line(f"path must {rule}"))
+        got = f"a directory that does not exist: {directory}"
+        raise FileNotFoundError(validation.one_line(f"path must be a saved {kind}, got {got}"))
     content, header = _read_header(directory, kind)
     while True:
         try:
@@ -412,7 +412,7 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
             content = file.read(_LARGEST_HEADER + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise FastcosFormatError(
-            f"path must be a saved {kind}, but there is no header {path}"
+            f"path must be a saved {kind}, got {str(directory)!r}, which contains no {_HEADER}"
         ) from None
     if len(content) > _LARGEST_HEADER:
         raise FastcosFormatError(f"{path} is damaged: larger than {_LARGEST_HEADER} bytes")

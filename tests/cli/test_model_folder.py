@@ -139,7 +139,10 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
     (tmp_path / "other.csv").write_text("user,item,count\na,nothing,1\nb,nothing,2\n")
     users = ("--users", tmp_path / "other.csv")
     for words, message in (
-        (("audit", tmp_path), "got a folder that fastcos fit or export did not write"),
+        (
+            ("audit", tmp_path),
+            "a folder that fastcos fit or export wrote, got another folder. If the vectors belong",
+        ),
         (
             ("index", "export", folder / "model", *users),
             "--users must hold interactions with items of the",

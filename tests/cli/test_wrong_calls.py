@@ -100,7 +100,7 @@ neighbors items.npy --measure soft_cosine:matrix=kept | matrix must be a folder 
 audit missing.npy                                    | missing.npy: no such file or directory
 audit nan.npy                                        | nan.npy: vectors must be finite
 audit items.npy --users users.npy                    | audit: users.npy: vectors must be finite
-audit kept                                           | a folder that fastcos fit or export did not
+audit kept                                           | fastcos fit or export wrote, got another
 audit items.npy --users five.npy                     | --users must have as many columns as items (
 audit items.npy --k 60                               | --k must be a whole number from 1 to 49, got
 audit items.npy --condition 0.5                      | --condition must be a finite number >= 1

@@ -132,7 +132,7 @@ def test_pair_auc_exact_is_refused_beyond_memory():
     items, labels = oracles.blobs(0, n=400)
     set_config(working_memory=1.0)
     try:
-        with pytest.raises(ValueError, match=r"working memory of 1 MiB, but needs 1 MiB"):
+        with pytest.raises(ValueError, match=r"working memory of 1 MiB, got 1 MiB of cosines"):
             metrics.pair_auc(items, labels, exact=True)
         # By default, the cosines are binned if sorting them needs too much memory.
         result = metrics.pair_auc(items, labels)
