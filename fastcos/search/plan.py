@@ -382,7 +382,7 @@ def _plan_search(
             return plan
     if not is_packed and n <= costs.scores_per_packed_row:
         reasons.append(
-            "every pair is scored, because the rows are not packed yet, and packing the rows saves "
+            "every pair is scored: the rows are not packed yet, and packing the rows saves "
             f"time only for more than {costs.scores_per_packed_row} queries"
         )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
@@ -455,14 +455,11 @@ def _plan_unpacked(
     per_thread = n * (36 * capacity + 24 * request.k + 4 * segment.n_columns)
     n_tiled = segment.n_rows // PANEL * PANEL
     if request.k > costs.max_neighbor_share * n_tiled:
-        reasons.append(
-            "every pair is scored, because k is more than an eighth of the number of rows"
-        )
+        reasons.append("every pair is scored: k is more than an eighth of the number of rows")
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if machine.working_memory < machine.n_threads * per_thread:
         reasons.append(
-            "every pair is scored, because the buffers of a faster search would exceed the working "
-            "memory"
+            "every pair is scored: the buffers of a faster search would exceed the working memory"
         )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     layout = float_layout(machine.isa, segment.n_columns)
@@ -649,7 +646,7 @@ def _plan_packed(
         fault = "k is more than an eighth of the rows, so upper bounds would exclude too few rows"
     if fault:
         return _plan_score_all(
-            segment, request, machine, costs, (*reasons, f"every pair is scored, because {fault}")
+            segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
     n_panels, has_projection = -(-n_packed // PANEL), segment.projected_words > 0
