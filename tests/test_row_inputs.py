@@ -122,7 +122,7 @@ REFUSED = {
         lambda: of("pandas").DataFrame({"a": ["x"] * 6, "b": range(6)}),
         "number|to float",
     ),
-    "pandas vectors and text": (lambda: of("pandas").DataFrame(documents()), "give column"),
+    "pandas vectors and text": (lambda: of("pandas").DataFrame(documents()), "pass only column 0"),
     "pandas column with None": (lambda: of("pandas").Series([None, *ROWS.tolist()]), "NoneType"),
     "pandas ragged": (lambda: of("pandas").Series([[1.0], [2.0, 3.0]]), "one length"),
     "polars ids": (lambda: of("polars").DataFrame(named("item_id")), "'item_id'"),

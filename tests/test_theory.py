@@ -230,7 +230,7 @@ def test_exact_dropout_weights_items_by_their_norm():
 
 def test_ties_at_the_cut_leave_two_solutions_and_warn():
     X = np.diag([4.0, 2.0, 2.0, 1.0])
-    text = r"the singular values of the last component \(2\)"
+    text = r"last component and the next component have equal singular values \(2 and 2\)"
     with pytest.warns(AmbiguousSolutionWarning, match=text):
         A, B = solution(X, 2, 3.0)
     best = objective_dropout(X, A, B, 3.0)

@@ -251,7 +251,7 @@ def test_a_column_that_is_twice_is_refused(tmp_path):
 
 def test_several_columns_that_may_be_ids_are_refused(tmp_path):
     text = 'code,name,v\n7,a,"[1, 2]"\n9,b,"[3, 4]"\n'
-    refused(write(tmp_path / "t.csv", text), "id_column must be given", "'' for none", "code, name")
+    refused(write(tmp_path / "t.csv", text), "id_column must be given", "pass ''", "code, name")
     assert vectors_of(tmp_path / "t.csv", id_column="name")[0] == ["a", "b"]
     assert vectors_of(tmp_path / "t.csv", id_column="")[0] == [0, 1]
     # If there is only one column besides the vectors, it contains the ids, whatever its name is.

@@ -144,7 +144,7 @@ def test_memory_mapped_rows_have_ids(mapped, names):
     wrong = [1] if isinstance(chosen_ids[0], str) else ["a"]
     with pytest.raises(TypeError, match=r"ids must be (strings|whole numbers), like the ids"):
         index.positions_of(wrong)
-    with pytest.raises(TypeError, match=r"got a memory map \(use fit\(np\.array\(items\)\)\)"):
+    with pytest.raises(TypeError, match=r"got a memory map: use fit\(np\.array\(items\)\)$"):
         index.add(ROWS[:1], ids=[missing])
     with pytest.raises(ValueError, match=r"ids must be of shape \(700,\), got shape \(1,\)"):
         SimilarityIndex().fit(mapped, [0])
