@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--only", help="train only in this way, such as 'SGD, long'")
     given = parser.parse_args()
     print(
-        "| trained by | form that the audit names, and number of models "
+        "| trained by | form that the audit names (number of models) "
         "| correct audits if `weight_decay_on` was given "
         '| correct audits if `weight_decay_on` was "unknown" |'
     )
