@@ -96,7 +96,7 @@ def simulated_items(users, n_items, rank, seed):
         # We also ran three other searches (iterated, tabu, and annealing). Each of them counted the
         # replaced neighbours of 360,000 maps. The largest share of replaced neighbours that any of
         # the three found was 0.1273.
-        pytest.param((20_000, 1000, 50, 0), 1.2, 64, 0.127, marks=pytest.mark.slow),
+        pytest.param((20_000, 1000, 50, 0), 1.2, 64, 0.127, marks=pytest.mark.long),
     ],
 )
 def test_worst_rescaling_on_simulations(case, condition, n_starts, least):

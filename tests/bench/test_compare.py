@@ -190,7 +190,7 @@ def test_vectors_of_a_file_are_compared(tmp_path, capsys):
     assert "fastcos takes" in capsys.readouterr().out
 
 
-@pytest.mark.slow  # several processes
+@pytest.mark.long  # several processes
 def test_interactions_of_a_file_are_compared(tmp_path):
     X = sp.random_array((80, 40), density=0.2, rng=0, format="csr", dtype=np.float32)
     sp.save_npz(tmp_path / "X.npz", X)
@@ -276,7 +276,7 @@ def test_a_later_run_is_counted_in_the_intervals_of_earlier_runs():
     assert all(is_confirmed for *_, is_confirmed in pooled)
 
 
-@pytest.mark.slow  # several processes
+@pytest.mark.long  # several processes
 def test_disturbed_processes_are_measured_again(monkeypatch):
     actual, _ = turns.describe(["fastcos", "numpy"], 1)
     (row,) = tasks.rows_of(["one_query"], ["small"])

@@ -51,6 +51,7 @@ def test_large_resumes_and_reads_interactions(tmp_path):
     assert output(f"{words} --operations gram items") == []
 
 
+@pytest.mark.long
 def test_large_search_is_exact_on_disk_and_on_workers():
     pytest.importorskip("dask.distributed")
     sizes = "--rows 3000 --columns 16 --queries 200 --memory 1"
@@ -61,6 +62,7 @@ def test_large_search_is_exact_on_disk_and_on_workers():
     assert len({one["digest"] for one in results}) == 1
 
 
+@pytest.mark.long
 def test_large_audits_have_equal_reports():
     lines = output("bench.lab.large --operations audit --rows 900 --columns 8 --where disk memory")
     disk, memory = (json.loads(line) for line in lines)

@@ -219,9 +219,12 @@ REAL = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "count"), [pytest.param(*case, marks=needs(case[0][0])) for case in REAL]
+    ("words", "count"),
+    [
+        pytest.param(*REAL[0], marks=[needs(REAL[0][0][0]), pytest.mark.slow]),
+        pytest.param(*REAL[1], marks=[needs(REAL[1][0][0]), pytest.mark.long]),
+    ],
 )
 def test_commands_after_compare_run_on_real_data(words, count, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -96,7 +96,7 @@ def test_index_keeps_narrow_rows(name, tmp_path):
         assert not exact.missing.any()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_large_narrow_rows_make_no_wide_copy():
     X = rows_of("int8", 100_000, 128)
     own = X[99_000:]
@@ -125,7 +125,7 @@ def test_large_narrow_rows_make_no_wide_copy():
 
 
 # A full panel of these rows is searched without packing, by kernels that compile for 35 s.
-@pytest.mark.parametrize("n_items", [8, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_items", [8, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dtype", [np.int8, pytest.param(np.float16, marks=pytest.mark.slow)])
 def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):
     rng = np.random.default_rng(0)

@@ -208,7 +208,7 @@ assert set(code_cache.signatures()) == before
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_searches_of_another_type_compile_nothing(tmp_path):
     done = run(OTHER_TYPES, tmp_path)
     assert done.returncode == 0, done.stderr

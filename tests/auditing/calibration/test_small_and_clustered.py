@@ -17,7 +17,8 @@ def true_rate(cosine, d):
     ("n", "n_seeds"),
     [
         (12, 20),
-        *(pytest.param(n, 60, marks=pytest.mark.slow) for n in (12, 30, 50, 100)),
+        pytest.param(30, 60, marks=pytest.mark.slow),
+        *(pytest.param(n, 60, marks=pytest.mark.long) for n in (12, 50, 100)),
     ],
 )
 def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n, n_seeds):
@@ -64,8 +65,10 @@ def mixture(rng, n, share):
     return rows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [0.02, 0.1])
+@pytest.mark.parametrize(
+    "share",
+    [pytest.param(0.02, marks=pytest.mark.long), pytest.param(0.1, marks=pytest.mark.slow)],
+)
 def test_intervals_of_a_planted_cluster_hold_or_are_noted(share):
     rng = np.random.default_rng(7)
     sides = [mixture(rng, 10**6, share) for _ in range(2)]
