@@ -25,9 +25,10 @@ WIDTHS = (64, 32, 16, 8, 4, 1)
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
-# The prefetch distance in non-zeros. Each non-zero selects a row of the dense matrix. If this
-# matrix is large, the row of non-zero t + AHEAD is prefetched while non-zero t is multiplied. With
-# every distance from 8 to 24, X'(X Q) takes the same time (docs/dev/costs.md, "Sparse products").
+# The prefetch distance. Each non-zero number of the sparse matrix is multiplied by a row of the
+# dense matrix. If the dense matrix is large, each row is prefetched while the product that comes
+# AHEAD products earlier is computed. With every distance from 8 to 24, X'(X Q) takes the same time
+# (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
 # If a kernel only reads a large dense matrix, it prefetches rows of at least this many bytes. The
 # CPU takes less time to read shorter rows than to prefetch them. If a kernel changes a large dense

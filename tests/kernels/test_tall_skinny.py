@@ -1,4 +1,4 @@
-"""Tall-skinny products equal NumPy's on integers, and plain loops bit for bit."""
+"""Tall-skinny products equal those of plain loops bit for bit; on integers, they equal NumPy's."""
 
 import numba
 import numpy as np

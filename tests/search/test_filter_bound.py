@@ -66,7 +66,7 @@ def unrotated(R, depth):
 
 
 def whole_steps(n, depth, seed, entries):
-    """Return rows of whole steps, whose norms are powers of two, so that scaling does not round."""
+    """Return rows of whole numbers. Their norms are powers of two, so scaling does not round."""
     steps = np.zeros((n, depth))
     steps[:, : len(entries)] = entries
     return np.random.default_rng(seed).permuted(steps, axis=1)
