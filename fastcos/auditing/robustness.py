@@ -30,8 +30,8 @@ def robustness_curve(
     There is one point for each number in CONDITIONS, and one for ``condition``. ``sample`` contains
     all items, and the row numbers of the sampled items. Only the edges of the sampled items are
     certified and attacked under rescalings. For each edge of each item, ``linear`` (p, k) contains
-    the certified radius under linear maps. ``generator`` draws everything that is random: the samples
-    and the starting points of the map search, and the random rescalings.
+    the certified radius under linear maps. ``generator`` draws everything that is random: the
+    samples and the starting points of the map search, and the random rescalings.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a

@@ -423,9 +423,10 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # rows is not always the best shift. The caller may already have subtracted another mean, such as
 # the mean of the users. Rows that were much shorter than that mean then point in nearly the same
 # direction, opposite to it. The cosines of such rows differ from each other by less than the error
-# of the filter. Without a shift in this direction, nearly all pairs would be scored in float64. In an
-# earlier version, which lacked this shift, a search by the centred cosine took 60 times as long as
-# a search by the plain cosine (docs/dev/benchmarks.md). A direction to which many rows are close is therefore preferred to the mean.
+# of the filter. Without a shift in this direction, nearly all pairs would be scored in float64. In
+# an earlier version, which lacked this shift, a search by the centred cosine took 60 times as long
+# as a search by the plain cosine (docs/dev/benchmarks.md). A direction to which many rows are close
+# is therefore preferred to the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

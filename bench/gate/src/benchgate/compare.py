@@ -92,8 +92,8 @@ class Series:
         self.done = 0
         self.requested = defaultdict(int)  # for each name, the requested pairs; None stands for all names
         self.pairs = defaultdict(list)  # for each name, the seconds of base and of head in every pair
-        # For each name and pair, the share of its time for which a benchmark waited. This is the median over the
-        # turns; of the medians of base and head, it is the larger one.
+        # For each name and pair, the share of its time for which a benchmark waited. This is the median over
+        # the turns; of the medians of base and head, it is the larger one.
         self.waits = defaultdict(list)
         self.ran = [set(), set()]  # for base and for head: the names that have been measured
         self.failures = [{}, {}]  # for base and for head: the first Failure, by name
