@@ -252,12 +252,13 @@ def test_run_stops_after_an_error_and_writes_no_more(n_threads):
 
 
 def test_run_raises_after_the_running_blocks_have_ended():
-    ended = threading.Event()
+    started, ended = threading.Event(), threading.Event()
 
     def fail_early_run_long(lo, hi):
         if lo == 0:
-            time.sleep(0.02)
+            assert started.wait(60)
             raise ArithmeticError("early")
+        started.set()
         time.sleep(0.2)
         ended.set()
 
