@@ -325,9 +325,9 @@ def _check_search(
     name = validation.as_instance("measure", measure, str, "a name")
     if getattr(type(get_measure(name)), "_fit", None) is not BaseMeasure._fit:
         raise ValueError(
-            f"measure must not be fitted to the items, got {validation.format_value(name)}: a "
-            "search on a cluster supports only measures that need no fitting, such as cosine, dot, "
-            "neg_euclidean and angular"
+            "measure must not require a fit to the items, got "
+            f"{validation.format_value(name)}. A search on a cluster supports measures such as "
+            "cosine, dot, neg_euclidean and angular"
         )
     item_rows = _open_rows("items" if items is not None else "queries", items or queries)
     n_queries = len(_open_rows("queries", queries))
@@ -447,9 +447,9 @@ class _ClusterOperator(Operator):
         if limit < task_bytes:
             raise ValueError(
                 f"worker {worker} must have {task_bytes / 2**20:.0f} MiB per task for these "
-                f"products, got {limit / 2**20:.0f} MiB (half of its memory limit, divided by its "
-                "number of threads). Give the worker more memory or fewer threads, or write "
-                "smaller shards"
+                f"products, got {limit / 2**20:.0f} MiB. A task can use half of the memory limit "
+                "of its worker, divided by the number of threads of the worker. Give the worker "
+                "more memory or fewer threads, or write smaller shards"
             )
         with dask_config.set(_LARGE_GRAPH):
             factor_future = self._client.submit(_identity, factor, pure=False)

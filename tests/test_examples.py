@@ -252,7 +252,7 @@ def test_service_keeps_items_of_its_model(retrieval, tmp_path):
     folder, rows = tmp_path / "served", retrieval.random_items(200, 8, 0)
     retrieval.publish(folder, rows, np.arange(200), "minilm@2")
     path = retrieval.current_index(folder)
-    with pytest.raises(ValueError, match="model must be of the model 'minilm@2'"):
+    with pytest.raises(ValueError, match="model must be of the same model as the index"):
         retrieval.loaded(folder, "minilm@3")
     for width, name in ((8, "minilm@3"), (8, None), (5, "minilm@2")):
         with serving(retrieval.service(folder, 0.05, "minilm@2")) as call:

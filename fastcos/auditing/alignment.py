@@ -125,8 +125,9 @@ class Alignment(Record):
             before = f" Before the alignment, {share} of the items matched themselves."
         return (
             f"{self.self_match_rate:.1%} of the items in both versions match themselves. An item "
-            "matches itself if, among all new vectors, its own new vector is nearest to its old "
-            f"vector.{before} The relative residual of the alignment is {self.residual:.2g}."
+            "matches itself if its old vector is nearer to its new vector than to the new vector "
+            f"of any other item.{before} The relative residual of the alignment is "
+            f"{self.residual:.2g}."
         )
 
     def sections(self) -> tuple[Section]:
@@ -141,7 +142,7 @@ class Alignment(Record):
             "share of items that matched themselves before the alignment": (
                 self.self_match_rate_before
             ),
-            "items that moved much more than most items": len(self.moved),
+            "items that moved unusually far": len(self.moved),
             "stored vectors of the old version remain valid": (
                 "yes" if self.old_vectors_valid else "no"
             ),
@@ -353,7 +354,7 @@ def _match(
                 and len(items) == len(old_users)
                 and len(users) == len(old_items)
             )
-            rule = f"have as many rows as old_items ({len(old_items)}) if no ids are given"
+            rule = f"have as many rows as old_items ({len(old_items)}), because no ids are given"
             hint = "; the users and the items of one version seem to be swapped" if swapped else ""
             raise ValueError(
                 f"items must {rule}, got {len(items)}{hint or '; pass ids and old_ids'}"

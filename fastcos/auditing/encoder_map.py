@@ -78,9 +78,9 @@ class EncoderMap(Record):
     def verdict(self) -> str:
         """The predicted overlap and its interval, in two sentences."""
         return (
-            "If the query vectors of the new encoder are mapped, a search of the old corpus finds "
-            f"about {self.overlap:.0%} of the {self.k} nearest neighbours that it finds with the "
-            "query vectors of the old encoder. The 95 % interval of this share is "
+            "In the old corpus, mapped query vectors of the new encoder find about "
+            f"{self.overlap:.0%} of the {self.k} nearest neighbours that query vectors of the old "
+            "encoder find. The 95 % interval of this share is "
             f"{self.overlap_low:.1%} to {self.overlap_high:.1%}."
         )
 
@@ -225,11 +225,11 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
     """Return the validated row numbers of the sampled texts in the old corpus, as int64."""
     positions = np.asarray(rows)
     if positions.shape != (length,) or positions.dtype.kind not in "iu":
-        rule = f"be whole numbers of shape ({length},), one per row of new"
+        rule = f"contain one whole number per row of new, in the shape ({length},)"
         raise ValueError(f"rows must {rule}, got {positions.dtype} of shape {positions.shape}")
     if positions.min() < 0 or positions.max() >= n_corpus:
         invalid = positions.min() if positions.min() < 0 else positions.max()
-        rule = f"be at least 0 and less than {n_corpus}, the number of rows of old_corpus"
+        rule = f"contain row numbers of old_corpus, from 0 to {n_corpus - 1}"
         raise ValueError(f"rows must {rule}, got {invalid}")
     values, counts = np.unique(positions, return_counts=True)
     if counts.max() > 1:

@@ -360,12 +360,12 @@ def _weighted_gram(rows: Any, weights: Floats) -> Floats:
     The weight of a row is its number of interactions or its gradient noise.
     """
     if weights.min() < 0 or weights.sum() == 0:
-        rule = (
-            "be numbers of interactions, at least 0 and not all 0, so that the audit can "
+        rule = "contain numbers of interactions, which are not negative and not all 0"
+        problem = f"the lowest {weights.min():g}" if weights.min() < 0 else "only zeros"
+        raise ValueError(
+            f"popularity and activity must {rule}, got {problem}. The audit needs these numbers to "
             "recognise ALS-WR"
         )
-        problem = f"the lowest {weights.min():g}" if weights.min() < 0 else "only zeros"
-        raise ValueError(f"popularity and activity must {rule}, got {problem}")
     return gram_of(rows, np.zeros(rows.shape[1]), weights / weights.sum())
 
 

@@ -130,8 +130,8 @@ class ModelDiff(Record):
             (name, Estimate(share, error)) for name, share, error in rows if share is not None
         ]
         title = (
-            f"Share of the {self.k} nearest neighbours that the old version also lists, averaged "
-            f"over {self.n_listed:,} items"
+            f"Share of the {self.k} nearest neighbours that are also among the {self.k} nearest "
+            f"in the old version, averaged over {self.n_listed:,} items"
         )
         facts = {
             "how well a linear map of the old items reproduces the new items (share of the squared "

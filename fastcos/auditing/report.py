@@ -329,24 +329,24 @@ class Audit(Record):
             )
         if self.trained_on == "dot":
             premise = (
-                "The model was trained on dot products of users and items. An invertible linear "
-                "map of the items, such as a rescaling, does not change the dot products, provided "
-                "that the transposed inverse of the map is applied to the users."
+                "The model was trained on dot products of users and items. The dot products do not "
+                "change if the items are multiplied by an invertible matrix, and the users by the "
+                "transposed inverse of this matrix. A rescaling is an example of such a change."
             )
         elif self.trained_on == RANKING:
             premise = (
                 "The model was trained on differences between the dot products of a user and two "
-                "items. An invertible linear map of the items, such as a rescaling, does not "
-                "change the differences, provided that the transposed inverse of the map is "
-                "applied to the users. The differences also stay the same if one vector is added "
-                "to all items."
+                "items. The differences do not change if the items are multiplied by an invertible "
+                "matrix, and the users by the transposed inverse of this matrix. A rescaling is an "
+                "example of such a change. The differences also stay the same if one vector is "
+                "added to all items."
             )
         else:
             premise = (
                 "Suppose that the predictions are dot products of items with users or contexts. "
-                "An invertible linear map of the items, such as a rescaling, then does not change "
-                "the predictions, provided that the transposed inverse of the map is applied to "
-                "the users or contexts."
+                "The predictions do not change if the items are multiplied by an invertible "
+                "matrix, and the users or contexts by the transposed inverse of this matrix. A "
+                "rescaling is an example of such a change."
             )
         return f"{premise} {self._origin()}".rstrip()
 
@@ -359,10 +359,10 @@ class Audit(Record):
         return (
             "After converged training with weight decay on users and items, the Gram matrices of "
             f"users and items are equal. {self._difference()} This contradiction has four possible "
-            "explanations: training has not converged; the weight decay was weighted by row; the "
-            "weight decay was weak compared with the noise of the gradients; or the weight decay "
-            "acted on weights other than the audited vectors. Until you know which explanation is "
-            "true, treat the scale of the dimensions as arbitrary."
+            "explanations. (1) Training has not converged. (2) The weight decay was weighted by "
+            "row. (3) The weight decay was weak compared with the noise of the gradients. (4) The "
+            "weight decay acted on weights other than the audited vectors. Until you know which "
+            "explanation is true, treat the scale of the dimensions as arbitrary."
         )
 
     def _difference(self) -> str:
@@ -399,9 +399,9 @@ class Audit(Record):
                 )
         elif self.parametrization == "items_orthonormal":
             sentences.append(
-                "The columns of the items are orthonormal. A truncated SVD returns orthonormal "
-                "columns. Alternating least squares over all entries also converges to orthonormal "
-                "columns if only the users have weight decay."
+                "The columns of the items are orthonormal. Two methods lead to orthonormal "
+                "columns: a truncated SVD, and alternating least squares over all entries with "
+                "weight decay on the users only."
             )
         elif not decay_is_known:
             sentences.append(
@@ -411,9 +411,9 @@ class Audit(Record):
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
                     f"{self._difference()} If the loss had weight decay on users and items, the "
-                    "difference has three possible explanations: training has not converged; the "
-                    "weight decay was weighted by row; or the weight decay was weak compared with "
-                    "the noise of the gradients."
+                    "difference has three possible explanations. (1) Training has not converged. "
+                    "(2) The weight decay was weighted by row. (3) The weight decay was weak "
+                    "compared with the noise of the gradients."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
@@ -424,11 +424,12 @@ class Audit(Record):
             )
         if self.epochs_to_forget is not None:
             sentences.append(
-                "The gradient noise of this training moves the factors towards the scale at which "
-                "stochastic gradient descent converges. The distance from the converged factors "
-                f"falls to 1/e of its present value in {self.epochs_to_forget:,.3g} epochs. The "
-                "distance is the logarithm of the condition of the linear map from the audited "
-                "factors to the converged factors."
+                "The gradient noise of this training moves the factors to a certain scale, and "
+                "stochastic gradient descent converges when the factors have this scale. The "
+                "distance from the converged factors falls to 1/e (37 %) of the present distance "
+                f"in {self.epochs_to_forget:,.3g} epochs. A linear map converts the audited "
+                "factors to the converged factors; the distance is the logarithm of the condition "
+                "of this map."
             )
         return " ".join(sentences)
 
@@ -478,8 +479,8 @@ class Audit(Record):
              "Add the embeddings of users or queries (--users), if the model has such embeddings. "
              "The items alone do not determine the scale of the dimensions."),
             (is_free,
-             "Before you show a single neighbour as a fact, check that certified_neighbors "
-             "certifies the neighbour, or check the neighbour against labels or interactions."),
+             "Before you show a single neighbour as a fact, check it in one of two ways: with the "
+             "function certified_neighbors, or against labels or interactions."),
             (self.label_test is not None and not self.label_test.shown,
              "Do not rely on the labels: the test does not show that the cosines recover the "
              "labels. A test with more labelled items could still show that the cosines recover "
@@ -582,18 +583,18 @@ class Audit(Record):
             "How much rescaling do the neighbours survive?",
             (
                 "The share of neighbours that no rescaling D removes lies within the shaded band. "
-                "For the band, the worst D is chosen separately for each neighbour. If a single D "
-                "is applied to all items, it removes equally many neighbours or fewer. "
+                "For the band, the worst D is chosen separately for each neighbour. A single D for "
+                "all items never removes more neighbours than these separate D remove together. "
                 f"The vertical line marks condition {self.condition:g}.",
                 "A rescaling D multiplies each latent dimension of the users by a number, and "
                 "divides the same dimension of the items by this number. Dot products of users and "
                 "items stay the same, but cosines change. The condition of D is its largest factor "
                 "divided by its smallest factor.",
-                "The area below the shaded band stands for the neighbours that are certified to "
-                "survive. The area above the shaded band stands for the neighbours that an attack "
-                "removed; the attack may have used a different D for each neighbour. The curve of "
-                "the worst single D shows only an upper bound on the share of neighbours that "
-                "survive, because the search may not have found the worst D.",
+                "The share of neighbours below the shaded band is certified to survive. The share "
+                "above the shaded band was removed by an attack, which may have used a different D "
+                "for each neighbour. The curve of the worst single D shows how many neighbours "
+                "survive the worst single D that the search found. A single D that the search did "
+                "not find may remove more neighbours, so the curve is only an upper bound.",
                 f"The shares for rescalings were computed from {self.n_sampled} sampled items, and "
                 "the number after ± is one standard error. The shares for linear maps were "
                 "computed from all items.",
@@ -621,13 +622,13 @@ class Audit(Record):
             "Which dimensions make the cosines sensitive?",
             (
                 "Each bar shows the share of one latent dimension in the sensitivity index. "
-                f"Dimensions are counted from 0.{hidden} The dashed line marks the share that each "
-                "dimension would have if all shares were equal.",
+                f"Dimensions are counted from 0.{hidden} If all shares were equal, every bar would "
+                "end at the dashed line.",
                 "The sensitivity index lies between 0 and 1. The higher the index, the more a "
                 "rescaling can change the cosine of an item and its neighbour. The change is "
                 "measured in Fisher's z, the inverse hyperbolic tangent of the cosine. Suppose "
-                "that the condition κ of a rescaling is close to 1. Averaged over the neighbours, "
-                "the rescaling then changes z by at most about ln κ times the sensitivity index.",
+                "that the condition κ of a rescaling is close to 1. The mean change of z over all "
+                "neighbours is then at most about ln κ times the sensitivity index.",
             ),
             [
                 Table(
@@ -664,9 +665,9 @@ class Audit(Record):
             'lists, which gives more weight to the first ranks. The column "RSA" shows how '
             "strongly the cosines of the form are correlated with the cosines of the audited "
             "embeddings. For each item, the number of neighbour lists that contain the item was "
-            'counted; the column "hubness" shows the skewness of these counts. The column '
-            '"condition" shows the condition of the linear map that converts the audited items to '
-            "the form."
+            'counted; the column "hubness" shows the skewness of these counts. A linear map '
+            'converts the audited items to the form; the column "condition" shows the condition of '
+            "this map."
         )
         return (
             Section(

@@ -40,7 +40,7 @@ Labelled = tuple[Integers, Integers]  # row numbers, and the label code of each 
 _FORMS = {
     BALANCED: (
         0.25,
-        "users and items have the same Gram matrix; training leads to this form if users and items "
+        "users and items have the same Gram matrix. Training leads to this form if users and items "
         "have weight decay, or if the initial factors are small",
     ),
     "items_orthonormal": (
@@ -50,20 +50,20 @@ _FORMS = {
     "users_orthonormal": (
         0.5,
         "the columns of the users are orthonormal, so the cosine of two items equals the cosine of "
-        "their predicted scores over all users; LSA, the PureSVD of RecTools, and the paper's "
-        "remedy for items return the model in this form",
+        "their predicted scores over all users. Three methods return this form: LSA, the PureSVD "
+        "of RecTools, and the paper's remedy for items",
     ),
 }
 # Descriptions of the forms of a model in which users and items have the same weighted Gram matrix.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
-        "users and items have the same weighted Gram matrix; the weight of a row is its number of "
-        "interactions; the weight decay of ALS-WR leads to this form; if all interactions have "
-        "equal gradient noise, many epochs of SGD also lead to this form"
+        "users and items have the same weighted Gram matrix, where the weight of a row is its "
+        "number of interactions. The weight decay of ALS-WR leads to this form. Many epochs of SGD "
+        "also lead to this form if all interactions have equal gradient noise"
     ),
     NOISE_BALANCED: (
-        "users and items have the same weighted Gram matrix; the weight of a row is computed from "
-        "its gradient noise and its weight decay; SGD converges to this form"
+        "users and items have the same weighted Gram matrix, where the weight of a row is computed "
+        "from its gradient noise and its weight decay. SGD converges to this form"
     ),
 }
 
@@ -133,7 +133,7 @@ def centered_form(mean: Floats) -> Variant:
     the loss (Theorem 10 of docs/explanation/theorems.md).
     """
     meaning = (
-        "the mean of the items is subtracted from each item; training with a ranking loss leads to "
+        "the mean of the items is subtracted from each item. Training with a ranking loss leads to "
         "this form if all items have equal weight decay"
     )
     return Variant(CENTERED, meaning, None, _center_and_map(np.eye(len(mean)), mean))
@@ -153,7 +153,8 @@ def invariant_baselines(
         metric = metric_factor(users)
         if metric.shape[1]:
             meaning = (
-                "the cosine of two items is the correlation of their predicted scores over users"
+                "the model predicts a score for every user and item; the cosine of two items is "
+                "the correlation of their scores over all users"
             )
             if is_ranking:
                 meaning += ", after the mean score of each user is subtracted"

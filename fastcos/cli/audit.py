@@ -38,9 +38,9 @@ neighbours in other forms of the same model, and recommends similarities that no
 The command writes audit.json and audit.html, a page that needs no network.
 
 With --against, the command also compares ITEMS with an old version of the embeddings. The report
-then states how many neighbours have changed, and how many of them have changed only because of a
-linear change of basis. With --fail-under, the exit status is 1 if a share is below the limit that
-you give for this share."""
+then states how many neighbours have changed. It separates changes that come only from a linear
+change of basis from real changes. With --fail-under, the exit status is 1 if a share is below the
+limit that you give for this share."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -69,20 +69,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "number of nearest neighbours per item (default 10)"
     add("--k", type=int, default=10, metavar="K", help=help_)
     help_ = (
-        "the verdict considers all rescalings whose largest factor is at most C times the smallest "
-        "(default 1.2)"
+        "largest condition number of the rescalings that the verdict considers (default 1.2); the "
+        "condition number of a rescaling is its largest factor divided by its smallest"
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = (
-        "the only quantities on which the training loss depends. 'dot': dot products of users and "
-        "items. 'cosine': cosines of users and items. 'ranking': differences between the dot "
-        "products of one user with several items; choose 'ranking' for BPR, for a softmax over "
-        "items, and for a model with one bias per user. 'unknown' is the default"
+        "'dot' if the training loss depends only on dot products of users and items; 'cosine' if "
+        "it depends only on cosines of users and items; 'ranking' if it depends only on "
+        "differences between the dot products of one user with several items, as for BPR, for a "
+        "softmax over items, and for a model with one bias per user; otherwise 'unknown' (default)"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = (
-        "the embeddings to which the training loss applied weight decay. 'both': users and items. "
-        "'not both': only users, only items, or neither. 'unknown' is the default"
+        "'both' if the training loss applied weight decay to users and items; 'not both' if it "
+        "applied weight decay to users only, to items only, or to neither; otherwise 'unknown' "
+        "(default)"
     )
     add("--weight-decay-on", default="unknown", metavar="DECAY", help=help_)
     help_ = "table with item ids and a count for each item, such as its number of users"
@@ -313,9 +314,9 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         return [*commands, (audit_with_users, reason)]
     row = metrics["query_metric"]
     reason = (
-        "writes embeddings whose cosines no rescaling changes; of the nearest neighbours in the "
-        f"audited embeddings, {row.neighbors_kept:.0%} are also neighbours in the written "
-        "embeddings"
+        "writes embeddings whose cosines stay the same under every rescaling; "
+        f"{row.neighbors_kept:.0%} of the nearest neighbours in the audited embeddings remain "
+        "neighbours in the written embeddings"
     )
     if row.auc is not None and report.given.auc is not None:
         reason += (

@@ -22,8 +22,8 @@ DESCRIPTION = """\
 Report what similarity scores mean. For each of several false-positive rates, the report contains
 the threshold and a confidence interval of the threshold. With --score S, the report begins with the
 share of random pairs that score at least S. With --condition, the command also reports how far
-rescalings of the latent dimensions move the threshold. If you pass a table of pairs that are
-labelled as relevant or irrelevant (--labelled), the command also reports the error rates of each
+rescalings of the latent dimensions move the threshold. With --labelled, you pass a table of pairs
+that are labelled as relevant or irrelevant. The command then also reports the error rates of each
 threshold, and the probability that a pair with a given score is relevant. The command writes
 calibration.json, which can be read without fastcos, and calibration.html, a page that needs no
 network. The page also shows pairs just above and just below the threshold of --fpr. With
@@ -60,15 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "begin the report with the share of random pairs that score at least S"
     add("--score", type=float, metavar="S", help=help_)
     help_ = (
-        "also report how far rescalings move the threshold. C is the largest condition of these "
-        "rescalings; the condition of a rescaling is its largest factor divided by its smallest"
+        "also report how far rescalings with a condition of at most C move the threshold. The "
+        "condition of a rescaling is its largest factor divided by its smallest"
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = f"number of items, and of queries, to sample (default {SAMPLE:,}; 0 for all)"
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
     help_ = (
-        "table of labelled pairs: two columns of item ids, and a third column with 1 if the two "
-        "items are relevant to each other or 0 if they are not"
+        "table of labelled pairs, with two columns of item ids. The third column contains 1 if the "
+        "two items are relevant to each other, and 0 if they are not"
     )
     add("--labelled", metavar="FILE", help=help_)
     help_ = (

@@ -60,8 +60,8 @@ writes a page (.html), a table (.csv) and a figure (.png and .svg).
 To evaluate a model that you have trained, use the option --model FILE. FILE contains embeddings of
 items and users, such as a model saved by implicit. With --model, the command evaluates how well the
 twelve measures predict the interactions in --held-out, on which the model was not trained. With
---model, INTERACTIONS must contain the training data of the model. Instead of the training data,
-INTERACTIONS may contain other interactions that happened before those in --held-out.
+--model, INTERACTIONS must contain either the training data of the model, or other interactions that
+are older than the interactions in --held-out.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\
@@ -99,7 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = (
         "tables with two item ids and a rating per line, such as WS-353. The measures are ranked "
-        "by the agreement of their scores with the ratings. --pairs needs vectors as INTERACTIONS"
+        "by how well their scores agree with the ratings. With --pairs, INTERACTIONS must contain "
+        "vectors"
     )
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
@@ -121,10 +122,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "names of preprocessing steps, or the word all (default none). For each of these steps, "
-        "the command fits another model, to the preprocessed interactions. The command compares "
-        "this model with the model of the original interactions. help(fastcos.compare) in Python "
-        "describes all steps"
+        "names of preprocessing steps, or the word all (default none). For each step, the command "
+        "preprocesses the interactions, fits another model to them, and compares this model with "
+        "the model of the original interactions. help(fastcos.compare) in Python describes all "
+        "steps"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
@@ -134,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--budget", metavar="TIME", help=help_)
     options.add_model(
         parser,
-        "the square of singular value number K/5, in descending order, where K is the rank",
+        "the square of singular value number K/5, counted from the largest; K is the rank",
     )
     options.add_output(parser, "comparison")
     help_ = "print the neighbours of N popular items, each with a different label (default 3)"
@@ -259,8 +260,8 @@ def _next_commands(
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = (
-            "compares items without a model, by the columns of the interaction matrix, because no "
-            "trained model gave better results on this data"
+            "compares the columns of the interaction matrix, without a model; no trained model "
+            "gave better results on this data"
         )
         return [([*words, "--measure", best.measure], reason)]
     is_eq2 = best.rescaling == EQ2

@@ -23,8 +23,8 @@ Find all pairs of items whose score is at least a threshold. You give the thresh
 prints the pairs just above the threshold, so that you can judge whether the threshold is right. The
 command writes a table of all pairs. For each pair, the table contains the score, the group of
 near-duplicates to which the pair belongs, and the item to keep from this group. With --kept, the
-command also writes the ids of all items that remain if you keep only one item of each group of
-near-duplicates. The command itself deletes nothing."""
+command also writes the ids of the items to keep: one item of each group of near-duplicates, and
+every item that is in no group. The command itself deletes nothing."""
 # The command prints this many pairs: those whose scores are nearest to the threshold.
 N_SHOWN = 10
 
@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "output file for the table of pairs, .csv or .parquet (default duplicates.csv)"
     parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
     help_ = (
-        "text file to write. It lists the items that remain if only one item of each group of "
-        "near-duplicates is kept, with one id per line"
+        "text file to write, with one id per line. It lists the items to keep: one item of each "
+        "group of near-duplicates, and every item that is in no group"
     )
     parser.add_argument("--kept", metavar="FILE", help=help_)
     options.add_json(parser)

@@ -25,15 +25,15 @@ consists of float32 .npy files that FAISS, usearch and SimilarityIndex can load 
 conversion.
   --form query_metric writes items.npy and map.npy. The inner product of two rows
       of items.npy is the covariance of the predicted scores of the two items,
-      computed over all users. To obtain the rows of new items, multiply the
-      embeddings of the new items by the matrix in map.npy.
+      computed over all users. To convert the embeddings of new items to rows of
+      the same form, multiply the embeddings by the matrix in map.npy.
   --form canonical writes items.npy, users.npy and singular_values.npy. The inner
       products of users and items are the predictions of the model, and column
       j of items.npy has the same norm as column j of users.npy.
 With both forms, the command also writes export.json, which describes the files. If the input has
 ids, the command also writes ids.npy. Two training runs of the same model end in different
-coordinates. To make the rows of two exports comparable, write the later export with --align-to
-FOLDER, where FOLDER contains the earlier export."""
+coordinates. To make the rows of two exports comparable, pass the folder of the earlier export to
+--align-to when you write the later one."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "normalise the item rows to unit norm, so that their inner products are cosines"
     add("--unit-rows", action="store_true", help=help_)
     help_ = (
-        "folder of an earlier export of the same form; the rows are written in the coordinates of "
-        "this earlier export"
+        "folder of an earlier export of the same form; the rows are rotated so that they can be "
+        "compared with the rows of the earlier export"
     )
     add("--align-to", metavar="FOLDER", help=help_)
     options.add_vectors(parser)
@@ -79,7 +79,10 @@ def run(args: argparse.Namespace) -> int:
     folder = options.out_directory(args)
     form = validation.as_choice("--form", args.form, MEANINGS)
     if form == "canonical" and is_model_folder(args.items):
-        rule = "given as a file of interactions if --form is canonical and ITEMS is a folder"
+        rule = (
+            "a file of interactions, because --form canonical needs the users, which the folder "
+            "does not contain"
+        )
         validation.as_instance("--users", args.users, str, rule)
     # The canonical form preserves the predictions of the model. The biases are part of the
     # predictions, so they are read as additional columns.

@@ -22,7 +22,7 @@ _UNSUPPORTED = (
 def run(args: argparse.Namespace) -> int:
     """Find the exact neighbours; write them to files, or print the recall of --result."""
     options.refuse(args, "for benchmark files", *_UNSUPPORTED)
-    rule = "given if --result is given or --out is a benchmark file"
+    rule = "given if --out is a benchmark file" if args.result is None else "given with --result"
     validation.as_instance("--queries", args.queries, str, rule)
     if args.out is not None:
         out = Path(args.out)

@@ -153,8 +153,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
     help_ = (
-        "table of results to leave out, such as purchases. Each line contains the id of a query, "
-        "and the id of an item that the search must not return for this query"
+        "table of items that the search must not return, such as purchases of a user. Each line "
+        "contains the id of a query, and the id of an item to leave out for this query"
     )
     add("--exclude", metavar="FILE", help=help_)
     help_ = "text file with one id per line: the search finds only the items with these ids"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _MODEL, _ITEMS, _USERS = "model", "items.npz", "users.npz"
 _MOMENTS_NOTE = (
-    "the folder does not contain the user vectors, so the command uses artificial users with the "
-    "same mean and covariance; to use the real users, pass the interactions with --users"
+    "the folder does not contain the user vectors. The command therefore uses artificial users "
+    "with the same mean and covariance. To use the real users, pass the interactions with --users"
 )
 
 

@@ -31,9 +31,9 @@ For benchmarks of approximate indexes, the command reads the items and the queri
 .fbin, .npy or .hdf5 files of any size. In an .hdf5 file, the data set train contains the items, and
 the data set test contains the queries. The command writes the row numbers of the neighbours to a
 file with the suffix .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result and --queries,
-the command prints the recall of the neighbours in a file: the share of these neighbours that are
-correct. A neighbour counts as correct if its exact score is at least the k-th best score of its
-query. A neighbour that ties with the k-th best one is therefore correct."""
+the command prints the share of the neighbours in a file that are correct (the recall). A neighbour
+counts as correct if its exact score is at least the k-th best score of its query. A neighbour whose
+score equals the k-th best score is therefore correct, too."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
@@ -68,8 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
-        "rescaling D of the dimensions, if `fastcos fit --objective dropout` wrote the model. NAME "
-        "is one of identity (the default), orthonormal, weights, balanced, data and smoothed. NAME "
+        "rescaling D of the dimensions, only for a model that `fastcos fit --objective dropout` "
+        "wrote. NAME is one of identity (the default), orthonormal, weights, balanced, data and "
+        "smoothed. NAME "
         "can also be two numbers A,B, which stand for the rescaling D = S^A Σ^B. "
         f"{options.RESCALING_SYMBOLS}"
     )

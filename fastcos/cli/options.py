@@ -39,8 +39,8 @@ RESCALING_SYMBOLS = (
     "the regularisation"
 )
 MEASURE_SYNTAX = (
-    "parameters of a measure follow its name, and can be numbers, strings or files of arrays: "
-    "csls:n_neighbors=20, soft_cosine:matrix=S.npy"
+    "parameters of a measure follow its name, as in csls:n_neighbors=20 or "
+    "soft_cosine:matrix=S.npy, and can be numbers, strings or files of arrays"
 )
 
 
@@ -86,8 +86,8 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
     if share > _LARGE_SHARE:
         say(
             f"warning: {n_cells} of {len(squares):,} cells contribute {share:.0%} of the sum of "
-            "the squared values, so a model would mostly fit these cells; use --value '' to give "
-            "every interaction the value 1, or --value NAME to use another column"
+            "the squared values. A model would therefore mostly fit these cells. Use --value '' to "
+            "give every interaction the value 1, or --value NAME to use another column"
         )
     return data
 
@@ -130,7 +130,8 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
     )
     parser.add_argument("--vector-column", metavar="C", help=help_)
     help_ = (
-        "column or array that contains the ids (default: recognised by its name; '' reads no ids)"
+        "column or array that contains the ids, or '' to read no ids (default: recognised by its "
+        "name)"
     )
     parser.add_argument("--id-column", metavar="C", help=help_)
     help_ = (
@@ -330,8 +331,8 @@ def add_model(
     """
     group = parser.add_argument_group("model")
     help_ = (
-        "rank k of the model (default: 50, or the number of users or of items if it is smaller "
-        "than 50)"
+        "rank k of the model (default: 50, but at most the number of users and at most the number "
+        "of items)"
     )
     group.add_argument("--rank", type=int, metavar="K", help=help_)
     choices = objectives or ("both", "dropout", "weight_decay")
@@ -343,13 +344,13 @@ def add_model(
     scale = "strength λ of the regularisation"
     if not objectives:
         scale += " in Eq. 1, on the scale of the squared singular values of the interactions"
-    help_ = f"{scale} (default: {default})"
+    help_ = f"{scale}. Default: {default}"
     group.add_argument("--regularization", type=float, metavar="L", help=help_)
     if not objectives:
         help_ = (
             "strength λ of the regularisation in Eq. 2, on the scale of the singular values of the "
-            "interactions (default: square root of the λ of Eq. 1, or half of the largest singular "
-            "value if all embeddings would be zero with this square root)"
+            "interactions. Default: the square root of the λ of Eq. 1. If this λ would make all "
+            "embeddings zero, the default is half of the largest singular value"
         )
         group.add_argument("--weight-decay", type=float, metavar="L", help=help_)
     return group

@@ -29,7 +29,7 @@ the votes of the 20 nearest users. Any other measure compares items: each item t
 seen votes for its 20 nearest neighbours. To find out which measure ranks best on your data, run
 `fastcos compare`. The command `fastcos recommend` writes a table with the columns user, rank and
 item. For user_item_dot, the table also has the column score. With --show, the command prints the
-recommendations for the users that you name after --show, and writes no table."""
+recommendations for the users whose ids follow --show, and writes no table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv

@@ -33,10 +33,10 @@ DESCRIPTION = """\
 Run every operation on tiny inputs, so that later processes find compiled code in the cache
 directory. For a container image, run this command at build time as the user that will run the
 service. By default, the command compiles for the processor of this machine. With --portable, the
-command compiles for every tier of x86-64 that this processor supports, so that the compiled kernels
-can also be used on other machines of these tiers. The tiers are v3 (AVX2), v4 (AVX-512), v4 with
-VNNI, and v4 with AMX. The command uses all cores, or the number of cores in FASTCOS_N_THREADS, and
-about 0.5 GB of memory per core."""
+command compiles for every tier of x86-64 that this processor supports. Other machines of these
+tiers can then also use the compiled kernels. The tiers are v3 (AVX2), v4 (AVX-512), v4 with VNNI,
+and v4 with AMX. The command uses all cores, or the number of cores in FASTCOS_N_THREADS, and about
+0.5 GB of memory per core."""
 EPILOG = """\
 examples:
   fastcos warmup
@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
     if directory is None:
         raise ValueError(
             "FASTCOS_CACHE_DIR must be an absolute path, got "
-            f"{os.environ.get('FASTCOS_CACHE_DIR') or 'no value'}: there is no other directory for "
-            "compiled code, such as a home directory"
+            f"{os.environ.get('FASTCOS_CACHE_DIR') or 'no value'}. fastcos has found no other "
+            "directory for compiled code, such as a home directory"
         )
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
@@ -83,9 +83,9 @@ def run(args: argparse.Namespace) -> int:
     n_processes = min(config.n_threads(), len(jobs))
     minutes = max(1, round(_PROCESSOR_SECONDS * len(tiers) / n_processes / 60))
     say(
-        f"compiling all kernels into {directory} with {n_processes} processes, which takes about "
-        f"{minutes} minute{'s' * (minutes > 1)} on an idle machine, or less if some kernels are "
-        "already compiled"
+        f"compiling all kernels into {directory} with {n_processes} processes. This takes about "
+        f"{minutes} minute{'s' * (minutes > 1)} on an idle machine, and less time if some kernels "
+        "are already compiled"
     )
     with progress_bar("compiling") as progress, ThreadPoolExecutor(config.n_threads()) as pool:
         futures = [pool.submit(_run_job, *job) for job in jobs]

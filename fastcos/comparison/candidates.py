@@ -289,7 +289,8 @@ def _check_requirements(
     only_rows = embeddings.model is None and not requirement
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = (
-            f"{name}, which scores users. To evaluate {name}, pass held-out interactions to compare"
+            f"{name}, which scores users. To evaluate {name}, pass held-out interactions to "
+            "fastcos.compare"
         )
         raise ValueError(f"{argument} must compare items with each other, got {got}")
     # Without a model, a caller may choose a measure that requires rows [a_i, b_i]. The measure then

@@ -11,8 +11,8 @@ from fastcos.validation import Integers
 # Some scores in the conclusion have the same name as scores in the table below it, but different
 # values. _PER_ITEM explains why the values differ.
 _PER_ITEM = (
-    "The AUC and the P@10 in the table are means over items, so common labels count most. A "
-    "score per class in the conclusion is a mean over labels, so all labels have the same weight."
+    "The AUC and the P@10 in the table are means over items, so common labels count most. In the "
+    'conclusion, a score "per class" is a mean over labels, so all labels have the same weight.'
 )
 
 

@@ -43,7 +43,8 @@ _COLUMNS = (
     (
         "Jaccard@10",
         "jaccard_at_10",
-        "Jaccard index between the ten nearest items under the rescaling and under D = I",
+        "Jaccard index between the ten nearest items under the rescaling and the ten nearest items "
+        "under D = I",
     ),
     ("±", "jaccard_error", "standard error of Jaccard@10"),
 )

@@ -254,8 +254,8 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(
-            f"pairs must be two values, the pairs of items and their ratings, got {len(values)} "
-            "values"
+            "pairs must contain two values (the pairs of items, and their ratings), got "
+            f"{len(values)} values"
         )
     numbers = as_pairs("pairs", values[0], n_items)
     ratings = validation.as_vector("ratings", values[1], len(numbers))

@@ -79,8 +79,8 @@ class FastcosSearchIndex:
             return neighbors.scores.tolist(), neighbors.indices.tolist()
         if query_idx_to_id is None or not query_idx_to_id.keys() >= set(range(len(rows))):
             raise ValueError(
-                f"query_idx_to_id must contain the ids of all {len(rows)} queries if top_ranked is "
-                f"given, got {query_idx_to_id}"
+                f"query_idx_to_id must contain the ids of all {len(rows)} queries, because "
+                f"top_ranked is given, got {query_idx_to_id}"
             )
         lists = [top_ranked.get(query_idx_to_id[row]) or [] for row in range(len(rows))]
         unknown = [name for names in lists for name in names if name not in self._numbers]

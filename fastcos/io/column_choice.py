@@ -36,8 +36,8 @@ def find_column(
     matches = [name for name in names if column_word(name, words) in words]
     if len(matches) > 1:
         raise FastcosFormatError(
-            f"{argument} must be given for {path}: the columns {_format_names(matches)} are "
-            "possible"
+            f"{argument} must be given for {path}: there are several possible columns "
+            f"({_format_names(matches)})"
         )
     return matches[0] if matches else None
 
@@ -107,8 +107,8 @@ def choose_vector_columns(
         raise FastcosFormatError(f"{path} must have a row per vector, got {got}")
     if vector_column is None and len(lists) > 1:
         raise FastcosFormatError(
-            f"vector_column must be given for {path}: the columns {_format_names(lists)} are "
-            "possible"
+            f"vector_column must be given for {path}: there are several possible columns "
+            f"({_format_names(lists)})"
         )
     vectors = [vector_column] if vector_column is not None else lists
     ids = _choose_ids(path, columns, vectors, id_column)
@@ -160,8 +160,10 @@ def _choose_ids(
     elif not candidates:
         candidates = [name for name in data if columns[name].kind == "texts"]
     if len(candidates) > 1:
-        rule = f"given for {path}: the columns {_format_names(candidates)} are possible"
-        raise FastcosFormatError(f"id_column must be {rule}. If no column holds ids, pass ''")
+        raise FastcosFormatError(
+            f"id_column must be given for {path}: there are several possible columns "
+            f"({_format_names(candidates)}). If no column holds ids, pass ''"
+        )
     return candidates[0] if candidates else None
 
 

@@ -256,7 +256,7 @@ def common_spelling(
     if len(merged.texts) < len(integers) and not allow_blanks:
         repeated = Counter(integers).most_common(1)[0][0]
         spellings = [code for code, text in enumerate(integers) if text == repeated]
-        rule = f"column {name!r} must spell every id in one way"
+        rule = f"column {name!r} must always write an id in the same way"
         got = " and ".join(repr(column.texts[code]) for code in spellings[:2])
         refuse_rows(path, rule, got, lines[np.isin(column.codes, spellings)])
     return merged
@@ -315,8 +315,9 @@ def check_row_numbers(
     if "0" not in names and "1" in names and 2 * n_named >= len(ids):
         warnings.warn(
             f"{path} contains {n_named:,} of the row numbers 0 to {len(ids) - 1}, but not row "
-            "number 0. If the file numbers the rows from 1, or if its numbers are ids, "
-            f"fastcos assigns every number to a wrong row: pass the ids ({hint})",
+            "number 0. fastcos assumes that the numbers in the file are row numbers from 0 on. If "
+            "they are row numbers from 1 on, or ids, fastcos assigns every number to a wrong row. "
+            f"In this case, pass the ids ({hint})",
             stacklevel=4,
         )
 

@@ -52,8 +52,8 @@ _SIDES_OF_FILES = (*SIDES, ("items", "users", "item_biases", "user_biases"))
 # The biases of the items and of the users.
 Biases = tuple[Array | None, Array | None]
 TRANSPOSED = (
-    "the items are components_.T, without the singular values; the users that transform(X) returns "
-    "include the singular values"
+    "the items are components_.T, which does not include the singular values; transform(X) returns "
+    "the users, which include the singular values"
 )
 
 
@@ -298,8 +298,8 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
     if d > 2 and _is_ones(items, -1) and _is_ones(users, -2):
         width = d - 2
         note = (
-            "removed the last two columns of the items and the last two columns of the users, "
-            "which contain biases and ones (logistic factorisation)"
+            "removed the last two columns of the items and of the users: on each side, a column of "
+            "biases and a column of ones (logistic factorisation)"
         )
     elif d > 1 and _is_ones(users, -1):
         width, note = d - 1, "removed the bias column of the items (BPR)"
@@ -324,7 +324,7 @@ def common_rows(
     if len(ids) == len(old_ids) and np.array_equal(ids, old_ids):
         return rows, old_rows
     if np.array_equal(ids, rows) and np.array_equal(old_ids, old_rows):
-        rule = f"hold as many items as {path} ({len(ids)}) if neither file has ids"
+        rule = f"hold {len(ids)} items like {path}, because neither file has ids"
         raise FastcosFormatError(f"{old_path} must {rule}, got {len(old_ids)}")
     check_row_numbers(old_path, ids, old_ids)
     check_row_numbers(path, old_ids, ids)

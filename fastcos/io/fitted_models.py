@@ -114,14 +114,15 @@ def _sides(
     # LinearMF and CosineMF must be refused here, because they have an attribute components_, too.
     if hasattr(model, "scoring_embeddings"):
         raise TypeError(
-            f"{name} must be {_KNOWN}, got {kind}: use its item_embeddings() and user_embeddings(X)"
+            f"{name} must be {_KNOWN}, got {kind}. To obtain the vectors of a {kind}, call its "
+            "methods item_embeddings() and user_embeddings(X)"
         )
     if hasattr(model, "yj"):  # The model is SVD++ of Surprise.
         raise TypeError(
-            f"{name} must have one vector per user, got {kind}: this model represents a user by "
-            "the user's row of pu plus a scaled sum of the rows of yj, one row for each item that "
-            "the user has rated. Compute this vector for each user, and pass users and items as "
-            "arrays"
+            f"{name} must have one vector per user, got {kind}. In this model, the vector of a "
+            "user is the sum of two terms: the user's row of pu, and a scaled sum of the rows of "
+            "yj for the items that the user has rated. Compute this vector for each user, and pass "
+            "users and items as arrays"
         )
     for item_name, user_name, *bias_names in SIDES:
         if not (hasattr(model, item_name) and hasattr(model, user_name)):
@@ -134,8 +135,8 @@ def _sides(
         return items, user_rows, None, (), (item_biases, user_biases)
     if hasattr(model, "wv") and hasattr(model, "dv"):
         raise TypeError(
-            f"{name} must have one kind of vectors, got {kind}: pass its word vectors (.wv) or its "
-            "document vectors (.dv)"
+            f"{name} must have one kind of vectors, got {kind}. Pass either the word vectors "
+            f"({name}.wv) or the document vectors ({name}.dv)"
         )
     words = getattr(model, "wv", model)
     if hasattr(words, "vectors") and hasattr(words, "index_to_key"):

@@ -170,7 +170,7 @@ def read_labels(
     if unknown_labels:
         examples = sorted(set(single_labels.values()))[:10]
         got = ", ".join(map(repr, unknown_labels[:5]))
-        rule = f"name labels of column {column!r} of {path} ({', '.join(examples)})"
+        rule = f"list labels in column {column!r} of {path} (such as {', '.join(examples)})"
         raise FastcosFormatError(f"only must {rule}, got {got}")
     if len(classes) < 2:
         rule = (
@@ -376,8 +376,8 @@ class _Positions:
             examples = ", ".join(map(repr, self.ids[:3].tolist()))
             got = ", ".join(repr(column.texts[code][:40]) for code in unknown[:5])
             raise FastcosFormatError(
-                f"{path} must contain some of the items (such as {examples}), got only "
-                f"{len(unknown)} other ids: {got}"
+                f"{path} must contain at least one of the items (such as {examples}), got "
+                f"{len(unknown)} ids, none of which is an item: {got}"
             )
         check_row_numbers(path, self._item_ids, column.texts)
         rows = np.flatnonzero(positions[column.codes] >= 0)

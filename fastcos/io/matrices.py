@@ -89,8 +89,8 @@ def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
     limit = _FREE_SIDE + _SIDE_PER_ENTRY * entries
     if min(shape) < 1 or max(shape) > limit:
         raise FastcosFormatError(
-            f"{path}: with {entries} entries, the numbers of rows and columns must be from 1 to "
-            f"{limit}, got {shape}"
+            f"{path}: a matrix with {entries} entries must have 1 to {limit} rows and 1 to {limit} "
+            f"columns, got {shape}"
         )
 
 

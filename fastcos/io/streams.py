@@ -76,8 +76,8 @@ class BoundedReader(io.RawIOBase):
         self._total += len(block)
         if self._total > self._max_total:
             raise FastcosFormatError(
-                f"{self._path} must expand to at most {LARGEST_FREE_TEXT >> 20} MiB or "
-                f"{LARGEST_RATIO} times its size, whichever is larger. If you trust the file, "
+                f"{self._path} must expand to at most {LARGEST_FREE_TEXT >> 20} MiB, or to at most "
+                f"{LARGEST_RATIO} times its size if that is more. If you trust the file, "
                 "decompress it first"
             )
         line_end = max(block.rfind(b"\n"), block.rfind(b"\r"))

@@ -422,7 +422,7 @@ def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
         id_names = [name for name in table.names if names_ids(name)]
         name = id_names[0] if len(id_names) == 1 else table.names[0]
         if len(id_names) != 1 and len(table.names) > 1:
-            rule = "have one column of ids, or one with a name such as id or item"
+            rule = "have a single column, or exactly one column with a name such as id or item"
             raise FastcosFormatError(f"{path} must {rule}, got {', '.join(table.names)[:100]}")
         column = Column(name, stores_cells=True)
         for lines, (cells,) in table.chunks([name]):

@@ -84,7 +84,7 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
                 end = space + 1 + 4 * d
                 if space < 0 or end > size:
                     raise _not_binary(
-                        path, f"a file that ends before vector {row + 1} of {n} is complete"
+                        path, f"a file that contains only {row} complete vectors instead of {n}"
                     )
                 words.append(_as_word(path, content[start:space].lstrip(b"\n"), row + 1))
                 vectors[row] = np.frombuffer(content[space + 1 : end], "<f4")
@@ -101,7 +101,8 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:
         rule = f"have words of at most {LONGEST_ID} characters"
-        raise FastcosFormatError(f"{path} must {rule}, got {len(text)} in vector {number}")
+        got = f"{len(text)} characters in the word of vector {number}"
+        raise FastcosFormatError(f"{path} must {rule}, got {got}")
     return text
 
 

@@ -171,7 +171,7 @@ def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
         )
     if indptr[-1] > min(len(indices), len(data)):
         raise ValueError(
-            f"{name}.indptr must end within the length of indices ({len(indices)}) and data "
+            f"{name}.indptr must not end above the length of indices ({len(indices)}) or of data "
             f"({len(data)}), got {indptr[-1]}"
         )
     if indices.dtype not in (np.int32, np.int64):
@@ -208,8 +208,8 @@ def _diagonals(name: str, X: Any) -> sp.dia_array:
     offsets, data = np.asarray(X.offsets), np.asarray(X.data)
     if data.ndim != 2 or offsets.shape != data.shape[:1] or offsets.dtype.kind not in "iu":
         raise ValueError(
-            f"{name}.offsets must contain one whole number per row of data ({len(data)} rows), got "
-            f"an array of dtype {offsets.dtype} and shape {offsets.shape}"
+            f"{name}.offsets must contain {len(data)} whole numbers, one per row of data, got an "
+            f"array of dtype {offsets.dtype} and shape {offsets.shape}"
         )
     if len(np.unique(offsets)) < len(offsets):
         raise ValueError(f"{name}.offsets must differ from each other, got {offsets.tolist()}")

@@ -320,8 +320,8 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
     largest = validation.largest_magnitude(values)
     if 0 < largest < 1e-140 or largest > 1e140:
         raise ValueError(
-            f"{name} must have a largest magnitude between 1e-140 and 1e140, got {largest:g}: "
-            f"scale {name}"
+            f"{name} must contain numbers whose largest magnitude is between 1e-140 and 1e140, got "
+            f"{largest:g}. Multiply {name} by a suitable number"
         )
 
 

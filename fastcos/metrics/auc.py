@@ -342,7 +342,7 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
     with the weight 0, whose AUC is undefined, are left out of the mean.
     """
     valid = np.flatnonzero(weights)
-    unit = "stratum in which some pairs of items have equal labels and others have different labels"
+    unit = "stratum that contains pairs with equal labels and pairs with different labels"
     validation.check_enough("labels", len(valid), 1, unit)
     value, low, high = (weights[valid, None] * aucs[valid]).sum(axis=0) / weights.sum()
     worst, strata = float(aucs[valid, 0].min()), tuple(aucs[:, 0].tolist())

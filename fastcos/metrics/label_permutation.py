@@ -42,7 +42,7 @@ def check_testable(sizes: Integers) -> None:
     log_distinct = gammaln(n + 1) - gammaln(sizes + 1).sum() - gammaln(labels_per_size + 1).sum()
     if log_distinct < np.log(n_required):
         rule = f"have at least {n_required} distinct permutations"
-        got = f"{np.exp(log_distinct):.0f} with {n} labelled items: label more items"
+        got = f"{np.exp(log_distinct):.0f} with {n} labelled items. Label more items"
         raise ValueError(f"labels must {rule}, got {got}")
 
 
@@ -140,8 +140,8 @@ class LabelTest(Record):
                     f"{self.n_classes:,} classes with random permutations of these labels. If the "
                     f"p-value of a test is at most {SIGNIFICANT:.2g}, the test shows that the "
                     "cosines recover the labels. "
-                    "The p-value of a class is corrected for the number of classes. Even if no "
-                    "test shows that the cosines recover the labels, they may do so: a test of too "
+                    "The p-value of a class is corrected for the number of classes. The cosines "
+                    "may recover the labels even if no test shows this, because a test with too "
                     "few items cannot show it.",
                 ),
                 [Table("Classes recovered among neighbours", header, rows)] if rows else [],

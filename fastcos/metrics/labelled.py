@@ -32,7 +32,7 @@ def as_shared_labels(codes: Integers) -> Integers:
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
-        rule = "have at least two different values on non-zero rows, and repeat one of these values"
+        rule = "have at least two different values on non-zero rows, and one of them at least twice"
         got = f"{len(values)} different values on {len(codes)} rows"
         raise ValueError(f"labels must {rule}, got {got}")
     return validation.read_only(renumbered.astype(np.int64))
@@ -49,7 +49,7 @@ def as_neighbor_lists(
     with contextlib.suppress(ValueError):  # as_array refuses lists of different lengths
         is_text = np.asarray(indices).dtype.kind in "UT"
     if is_text:
-        got = "texts: instead of ids, pass positions such as the .indices of a search"
+        got = "texts. Pass positions, such as the .indices of a search, and not ids"
         raise TypeError(f"{name} must hold item numbers, got {got}")
     array = validation.as_array(name, indices)
     if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape:

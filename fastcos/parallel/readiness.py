@@ -178,4 +178,5 @@ def explain(*, may_use_numpy: bool = True) -> str:
     if reason:
         return f"NumPy at first, then code that this process compiles ({reason})"
     seconds = f"{_SECONDS_BEFORE_COMPILING:g} s"
-    return f"NumPy at first; after {seconds} of searches, another process compiles the kernels"
+    until = f"once searches have taken {seconds}, another process compiles the kernels"
+    return f"NumPy at first; {until}"

@@ -209,8 +209,8 @@ def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
     blocks, ranges = grid.n_query_blocks, grid.n_ranges
     if plan.kernel == "self_join":
         return (
-            f"{blocks:,} blocks of {grid.queries_per_block:,} rows, each pair of blocks once, on "
-            f"{threads}; {bytes_text}"
+            f"{blocks:,} blocks of {grid.queries_per_block:,} rows, on {threads}; each pair of "
+            f"blocks is compared once; {bytes_text}"
         )
     text = f"{blocks:,} blocks of {grid.queries_per_block:,} queries"
     if blocks == 1:

@@ -239,7 +239,8 @@ def read_state(
     n_positions = storage.field(stored.fields, "positions", int)
     has_string_ids = storage.field(stored.fields, "has_names", bool)
     if not (width > 0 and 0 <= n_positions < index_files.MAX_POSITIONS):
-        raise ValueError(f"width and positions must be counts, got {width}, {n_positions}")
+        rule = f"width must be above 0, and positions from 0 to {index_files.MAX_POSITIONS - 1}"
+        raise ValueError(f"{rule}, got width {width} and {n_positions} positions")
     parts = []
     for fields in stored_parts:
         key = fields["key"]
@@ -255,7 +256,7 @@ def read_state(
             last = int(segment.positions[-1])
         facts = part.rows.shape[1], are_strings(part.ids.values)
         if facts != (width, has_string_ids) or last >= n_positions:
-            raise ValueError(f"width, has_names and positions must be those of part {key}")
+            raise ValueError(f"width, has_names and positions must fit the items of part {key}")
         parts.append(part)
     return _state_of_parts(measure, parts, n_positions, width, has_string_ids)
 

@@ -89,7 +89,7 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
     """Raise OccupiedError if a save would replace the index of another model."""
     if difference := saved.difference(current):
         raise OccupiedError(
-            f"the index must be of the same model as the saved index in {str(path)!r} "
+            f"the index must be of the same model as the index saved in {str(path)!r} "
             f"{difference}. The saved index was not changed. To replace it, use replace=True"
         )
 
@@ -99,8 +99,7 @@ def check_same_model(name: str, index_model: str | None, other_model: str | None
     if index_model is not None and other_model is not None and index_model != other_model:
         index_name, other_name = map(validation.format_value, (index_model, other_model))
         raise ValueError(
-            f"{name} must be of the model {index_name}, which is the model of the index, got "
-            f"{other_name}"
+            f"{name} must be of the same model as the index ({index_name}), got {other_name}"
         )
 
 

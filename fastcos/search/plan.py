@@ -373,8 +373,8 @@ def _plan_search(
         if segment.n_distinct == segment.n_live:
             return _plan_numpy(segment, request, machine, costs)
         reasons.append(
-            "the search waits until the kernels are compiled, because some rows are duplicates, "
-            "and NumPy is used only if all rows are different"
+            "the search waits until the kernels are compiled: some rows are duplicates, and the "
+            "search can use NumPy only if all rows are different"
         )
     if not is_packed and n_allowed == segment.n_rows:
         plan = _plan_unpacked(segment, request, machine, costs, reasons)
@@ -382,8 +382,8 @@ def _plan_search(
             return plan
     if not is_packed and n <= costs.scores_per_packed_row:
         reasons.append(
-            "every pair is scored: the rows are not packed yet, and packing the rows saves "
-            f"time only for more than {costs.scores_per_packed_row} queries"
+            "every pair is scored: the rows are not packed yet, and packing them saves time only "
+            f"if there are more than {costs.scores_per_packed_row} queries"
         )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if request.n_allowed is None and not request.excludes_pairs:
@@ -428,10 +428,9 @@ def _plan_unpacked(
     is_large = work >= costs.min_work_unpacked
     if not (costs.min_queries_unpacked <= n <= costs.max_queries_unpacked and is_large):
         reasons.append(
-            "unpacked rows are not multiplied: their multiplication saves time only if there are "
-            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries, and if the "
-            f"search needs at least 2^{round(math.log2(max(1, costs.min_work_unpacked)))} "
-            "multiply-adds"
+            "unpacked rows are not multiplied: this saves time only for "
+            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries with at least "
+            f"2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds in total"
         )
         return None
     # With AVX2, tiles of int8 codes use wider registers than tiles of float32 rows
@@ -439,8 +438,8 @@ def _plan_unpacked(
     is_slow = machine.isa in ("avx2", "avxvnni")
     if not machine.has_tiles or segment.row_type != "float32" or is_slow:
         reasons.append(
-            f"unpacked rows are not multiplied: with the instruction set {machine.isa}, the "
-            f"kernels cannot multiply unpacked {segment.row_type} rows, or multiply them too slowly"
+            f"unpacked rows are not multiplied: with the instruction set {machine.isa}, "
+            f"multiplying unpacked {segment.row_type} rows is too slow or impossible"
         )
         return None
     if segment.n_rows < PANEL:
@@ -455,7 +454,7 @@ def _plan_unpacked(
     per_thread = n * (36 * capacity + 24 * request.k + 4 * segment.n_columns)
     n_tiled = segment.n_rows // PANEL * PANEL
     if request.k > costs.max_neighbor_share * n_tiled:
-        reasons.append("every pair is scored: k is more than an eighth of the number of rows")
+        reasons.append("every pair is scored: k is more than 1/8 of the number of rows")
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if machine.working_memory < machine.n_threads * per_thread:
         reasons.append(
@@ -574,8 +573,8 @@ def _plan_allowed(
         return _plan_score_all(segment, request, machine, costs, (*reasons, reason))
     if n <= costs.max_queries_sharing_rows:
         reasons.append(
-            "a mask drops the rows that are not allowed: for few queries, it saves no time to pack "
-            "only the allowed rows"
+            "all rows are searched, and a mask drops the rows that are not allowed: for few "
+            "queries, packing only the allowed rows saves no time"
         )
         return None
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
@@ -643,7 +642,9 @@ def _plan_packed(
     elif n_packed < costs.min_rows_for_tiles and not is_scanned:
         fault = f"tiles are faster only for at least {costs.min_rows_for_tiles} rows"
     elif needed_rows > costs.max_neighbor_share * n_packed and not is_scanned:
-        fault = "k is more than an eighth of the rows, so upper bounds would exclude too few rows"
+        fault = (
+            "k is more than 1/8 of the number of rows, so upper bounds would exclude too few rows"
+        )
     if fault:
         return _plan_score_all(
             segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
@@ -729,7 +730,8 @@ def _plan_few(
     sample = guess_in_range(k, needed_rows, per_range, costs, costs.min_sampled_panels // 2)
     if sample.stride <= 1:
         reason = (
-            "no projection: the search would read the codes of all rows to find its first threshold"
+            "no projection is used: the search would have to read the codes of all rows to find a "
+            "first threshold"
         )
         return dataclasses.replace(plan, reasons=(*reasons, reason))
     return dataclasses.replace(
@@ -786,7 +788,7 @@ def _plan_self_join(
     if buffers > machine.working_memory:
         return None
     grid = TaskGrid(panels_per_block * PANEL, n_blocks, n_panels, 1, machine.n_threads)
-    reason = "the queries are the items, so each pair of rows is multiplied only once"
+    reason = "the queries are the items, so each pair of rows needs only one multiplication"
     return SearchPlan(
         "packed", kernel="self_join", layout=layout, grid=grid, sample=sample, capacity=capacity,
         needed_rows=float(k), buffer_bytes=float(buffers), reasons=(*reasons, reason),
@@ -796,9 +798,9 @@ def _plan_self_join(
 def _reason_against_projection(segment: SegmentSizes, request: RequestSizes) -> str:
     """Return the reason why a search uses no projection."""
     if segment.projected_words == 0:
-        return "no projection: the rows are stored without short codes"
+        return "no projection is used: the rows are stored without short codes"
     return (
-        f"no projection: a projection saves no time for {_queries(request.n_queries)} "
+        f"no projection is used: it saves no time for {_queries(request.n_queries)} "
         f"with k = {request.k}"
     )
 

@@ -310,8 +310,9 @@ def _score_copies(
     if not np.isfinite(norms).all():
         broken_rows = item_numbers[~np.isfinite(norms)]
         raise ValueError(
-            "items must be finite, and small enough for their squares to be summed, got NaN, "
-            f"infinity or larger values in {validation.format_rows(broken_rows)} (counted from 0)"
+            "items must be finite, and the sum of squares of each row must be finite, too, got "
+            f"NaN, infinity or too large values in {validation.format_rows(broken_rows)} (counted "
+            "from 0)"
         )
     if rows.dtype == np.float64:
         rows = encode_rows(rows, None, 1, metric_type).rows

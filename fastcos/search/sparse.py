@@ -84,7 +84,7 @@ def sparse_top_k(
     if allowed is not None:
         if validation.is_sparse(allowed):
             raise TypeError(
-                "allowed must be a mask or item numbers if the rows are sparse, got a sparse matrix"
+                "allowed must be a mask or item numbers for sparse rows, got a sparse matrix"
             )
         allowed = validation.as_item_numbers("allowed", allowed, n_items)
         k = min(k, len(allowed))

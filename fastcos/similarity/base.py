@@ -165,9 +165,9 @@ def warn_of_slow_changes(measure: Any) -> None:
     _slow_classes.add(kind)
     overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
     text = (
-        f"after every change, this index fits the measure and packs all items again, because "
-        f"{kind.__name__} overrides {' and '.join(overridden)}. With a measure that overrides none "
-        "of these methods, the index would process only the changed items."
+        "this index fits the measure and packs all items again after every change, because "
+        f"{kind.__name__} overrides {' and '.join(overridden)}. Without these overrides, the index "
+        "would process only the changed items."
     )
     warnings.warn(text, stacklevel=6)
 

@@ -66,8 +66,8 @@ class QueryMetric(NamedTuple):
         transformed = map_rows(rows, self.factor)
         largest = float(np.abs(transformed).max(initial=0.0))
         if largest > float(np.finfo(rows.dtype).max):
-            rule = f"be so small that {rows.dtype} can represent their products with the metric"
-            got = f"a product of {largest:g}: scale the items, or pass float64"
+            rule = f"be so small that their products with the metric do not overflow {rows.dtype}"
+            got = f"a product of {largest:g}. Scale the items down, or pass them as float64"
             raise ValueError(f"items must {rule}, got {got}")
         return transformed.astype(np.float32) if rows.dtype == np.float32 else transformed
 

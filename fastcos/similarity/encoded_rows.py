@@ -78,7 +78,7 @@ def encode_rows(
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
     if rows is encoded:  # The entries of the rows have four or eight bytes.
         if not are_input_items:
-            name, hint = "rows of a measure", "was a zero row divided by its norm?"
+            name, hint = "rows of a measure", "the measure may have divided a zero row by its norm"
         _check_encoded(rows, bias)
         rows = validation.read_only(np.ascontiguousarray(rows))
     norms = row_norms(rows, n_threads)

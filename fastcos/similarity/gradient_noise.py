@@ -185,9 +185,10 @@ def gradient_noise(
     )
     if rank < d:
         raise ValueError(
-            "slopes must be different from 0 for enough items and enough users: the items and the "
-            f"users with such slopes must each span all {d} dimensions, got {rank}. In the other "
-            "dimensions, neither the noise nor weight_decay changes the scale"
+            "slopes must not be 0 for too many items or too many users. The items with non-zero "
+            "slopes must span all dimensions, and so must the users with non-zero slopes, got "
+            f"{rank} of {d} dimensions. In the other dimensions, neither the noise nor "
+            "weight_decay changes the scale"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)

@@ -445,7 +445,8 @@ class LearnedDiagonal(Mapped):
         is_directed = x.any(axis=1) & y.any(axis=1)
         if not is_directed.any():
             raise ValueError(
-                "pairs must contain a pair of two non-zero rows, got a zero row in each pair"
+                "pairs must contain at least one pair without a zero row, got a zero row in every "
+                "pair"
             )
         moments = (x * y)[is_directed], (x * x)[is_directed], (y * y)[is_directed]
         targets = self.targets[is_directed] - self.targets[is_directed].mean()

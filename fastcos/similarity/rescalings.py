@@ -198,9 +198,9 @@ _NAMED = tuple(
     )
     for name, D, *meanings in (
         ("identity", Rescaling(), "W_ij / sqrt(W_ii W_jj)", "rows of X W^1/2"),
-        ("orthonormal", Rescaling(0.5), "V_k V_k', normalised (0 for different items if k = p)",
+        ("orthonormal", Rescaling(0.5), "V_k V_k', normalised (if k = p: 0 for different items)",
          "rows of M (the paper's remedy)"),
-        ("weights", Rescaling(-0.5), "rows of W", "rows of X V_k V_k' (rows of X at k = p)"),
+        ("weights", Rescaling(-0.5), "rows of W", "rows of X V_k V_k' (if k = p: rows of X)"),
         ("balanced", Rescaling(0, -0.5), "(M'M)^1/2, normalised", "(MM')^1/2, normalised"),
         ("smoothed", Rescaling(-0.5, -1), "columns of M", "U_k U_k', normalised"),
         ("data", Rescaling(0.5, -1), "columns of the rank-k approximation of X", "rows of U_k S"),

@@ -247,7 +247,7 @@ class Checkpoint:
 
 def _announce(path: Path, holder: str) -> None:
     """Issue a warning that this call waits for the holder of the lock."""
-    text = f"{holder} is writing out={str(path)!r}: this call waits until the writer has finished"
+    text = f"{holder} is writing to {str(path)!r} (out). This call waits until it has finished"
     warnings.warn(text, stacklevel=2)
 
 

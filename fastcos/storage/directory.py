@@ -231,7 +231,8 @@ def check_replaceable(name: str, path: Path, mark: str) -> None:
         raise OccupiedError(f"{name} must be in a directory, got {str(path)!r} within a file")
     if path.exists() and not _is_empty(path) and not (path / mark).is_file():
         raise OccupiedError(
-            f"{name} must be a new directory or one with a {mark}, got {str(path)!r}"
+            f"{name} must be a new or an empty directory, or a directory that contains {mark}, got "
+            f"{str(path)!r}"
         )
 
 

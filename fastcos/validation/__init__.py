@@ -443,7 +443,7 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
             row = next(row for row, value in enumerate(array) if is_missing(value))
             raise TypeError(
                 f"{name} must hold integers or strings in every row, got "
-                f"{format_value(invalid[0])} in row {row} (leave out rows without a label)"
+                f"{format_value(invalid[0])} in row {row}. Leave out rows without a label"
             )
         if invalid:
             raise TypeError(
@@ -553,8 +553,10 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = largest_magnitude(values)
     if largest > limit or 0 < largest < 1 / limit:
-        rule = f"have a largest magnitude between {1 / limit:g} and {limit:g}"
-        raise ValueError(f"{name} must {rule}, got {largest:g}: scale {name}")
+        rule = f"contain numbers whose largest magnitude is between {1 / limit:g} and {limit:g}"
+        raise ValueError(
+            f"{name} must {rule}, got {largest:g}. Multiply {name} by a suitable number"
+        )
 
 
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
@@ -643,7 +645,7 @@ def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) ->
 def check_fitted(name: str, state: Kind | None) -> Kind:
     """Return the state that ``fit`` has computed; raise ValueError if it is None."""
     if state is None:
-        raise ValueError(f"{name} must be fitted before it is used, got one that is not fitted")
+        raise ValueError(f"{name} must be fitted before it is used. Call fit first")
     return state
 
 

@@ -260,13 +260,13 @@ def _check_columns(name: str, columns: list[str]) -> None:
     if users and items:
         raise TypeError(
             f"{name} must have one row per user or item, got a table of pairs ({users[0]}, "
-            f"{items[0]}): convert the table to a scipy.sparse matrix, or use read_interactions "
-            "on its file"
+            f"{items[0]}). Convert the table to a scipy.sparse matrix, or read its file with "
+            "read_interactions"
         )
     if ids:
         raise TypeError(
-            f"{name} must have one column per dimension, got a column of ids, {ids[0]!r}: drop "
-            "that column, or pass only the column of vectors"
+            f"{name} must have one column per dimension, got the column of ids {ids[0]!r}. Drop "
+            "this column, or pass only the column of vectors"
         )
 
 

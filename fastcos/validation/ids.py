@@ -67,8 +67,8 @@ def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = T
     if (array == reserved).any():
         place = int(np.flatnonzero(array == reserved)[0])
         raise ValueError(
-            f"{name} must not hold {reserved!r}, which stands for no item, got {reserved!r} at "
-            f"position {place}"
+            f"{name} must not hold {reserved!r}, because {reserved!r} marks a missing item in "
+            f"results, got {reserved!r} at position {place}"
         )
     return array
 

@@ -60,8 +60,14 @@ def test_rotated_encoder_is_mapped_exactly():
     ("change", "message"),
     [
         ({"rows": np.zeros(200, int)}, "rows must all be different, got 0 twice"),
-        ({"rows": np.arange(199)}, "rows must be whole numbers of shape"),
-        ({"rows": np.arange(400, 600)}, "rows must be at least 0 and less than 500"),
+        (
+            {"rows": np.arange(199)},
+            "rows must contain one whole number per row of new, in the shape",
+        ),
+        (
+            {"rows": np.arange(400, 600)},
+            "rows must contain row numbers of old_corpus, from 0 to 499",
+        ),
         ({"new": np.ones((99, 8)), "rows": np.arange(99)}, "new must have at least 100 rows"),
         ({"kind": "affine"}, "kind must be"),
         ({"k": 500}, "k must be"),

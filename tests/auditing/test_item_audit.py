@@ -297,7 +297,7 @@ def test_verdict_names_its_premise():
     """If a model was trained on the cosine, D is not free: a rescaling changes its predictions."""
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
-    free = "Suppose that the predictions are dot products of items with users or contexts. An"
+    free = "Suppose that the predictions are dot products of items with users or contexts. The"
     not_free = "does not show that the neighbours are arbitrary"
     verdicts = {
         (name, similarity): dataclasses.replace(report, trained_on=similarity)

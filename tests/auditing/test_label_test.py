@@ -294,7 +294,7 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     assert report.condition_to_balance == pytest.approx(2.3)
     assert report.is_free
     assert "map of condition 2.3 is needed to make them equal" in report.verdict
-    assert "training has not converged" in report.verdict
+    assert "Training has not converged" in report.verdict
     assert "does not show that the neighbours are arbitrary" not in report.verdict
     assert report.headline.startswith("A rescaling with factors between 1 and 1.2 replaces")
     assert "Train for more iterations" in " ".join(report.advice)

@@ -225,7 +225,7 @@ def test_claimed_decay_is_compared_with_the_factors(files, capsys):
         run(*paths, "--k", 5, "--weight-decay-on", "both", "--out", files / "out")
         printed.append(" ".join(capsys.readouterr().out.split()))
     assert "Train for more iterations and audit again" in printed[0]
-    assert "four possible explanations: training has not converged" in printed[0]
+    assert "four possible explanations. (1) Training has not converged" in printed[0]
     assert "chose the scale" not in printed[0]
     assert "because weight decay on users and items chose the scale of the dimensions" in printed[1]
     assert "A linear map of condition 1.00 is enough to make them equal" in printed[1]

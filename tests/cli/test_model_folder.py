@@ -92,7 +92,10 @@ def test_export_of_a_folder_reads_users_by_interactions(file, folder, tmp_path, 
 
 def test_export_canonical_of_a_folder_requires_users(folder, tmp_path, capsys):
     assert call("index", "export", folder / "model", "--form", "canonical", "--out", tmp_path) == 2
-    assert "--users must be given as a file of interactions if" in capsys.readouterr().err
+    assert (
+        "--users must be a file of interactions, because --form canonical"
+        in capsys.readouterr().err
+    )
 
 
 def test_audit_of_a_folder_matches_that_of_its_sides(folder, audited, tmp_path):

@@ -490,7 +490,7 @@ def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
     X = np.abs(np.random.default_rng(0).standard_normal((200, 120)))
     few[:n] = np.arange(n) % 2
     refused = f"labels must have at least 600 distinct permutations, got {outcomes}"
-    with pytest.raises(ValueError, match=f"{refused} with {n} labelled items: label more items"):
+    with pytest.raises(ValueError, match=f"{refused} with {n} labelled items. Label more items"):
         compare_vectors(rows, np.where(few < 0, None, few), measures=["dot"])
     with pytest.raises(ValueError, match=refused):
         compare(X, np.where(few < 0, None, few), n_components=3, measures=["dot"])

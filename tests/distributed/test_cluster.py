@@ -159,7 +159,7 @@ def test_top_k_refuses_invalid_arguments(client, rows, tmp_path):
     ):
         distributed.top_k(file, out=tmp_path / "out", working_memory=1e5)
     with pytest.raises(
-        ValueError, match=r"measure must not be fitted to the items, got .* a search"
+        ValueError, match=r"measure must not require a fit to the items, got .* A search"
     ):
         distributed.top_k(file, measure="whitened_cosine", out=tmp_path / "out")
     with pytest.raises(ValueError, match="k must be"):
@@ -173,7 +173,9 @@ def test_products_refuse_a_worker_with_too_little_memory(client, shards, monkeyp
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
     operator = as_operator(distributed.ClusterShards(shards.path, client))
     wide = np.broadcast_to(1.0, (80, 3_000_000))
-    with pytest.raises(ValueError, match=r"worker \S+ must have \d+ MiB per task .* got 1024 MiB "):
+    with pytest.raises(
+        ValueError, match=r"worker \S+ must have \d+ MiB per task .* got 1024 MiB\."
+    ):
         operator.gram_matmul(wide)
     with pytest.raises(ValueError, match=r"worker \S+ must have"):
         operator.matmul(wide)

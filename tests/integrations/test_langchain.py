@@ -195,7 +195,7 @@ def test_store_is_loaded_for_its_model_alone(tmp_path):
     assert load(named, model="minilm@2").index.model == "minilm@2"
     for call in (lambda: load(_Named("minilm@3")), lambda: load(EMBEDDING, model="minilm@3")):
         with pytest.raises(
-            ValueError, match=r"must be of the model 'minilm@2', .* got 'minilm@3'$"
+            ValueError, match=r"same model as the index \('minilm@2'\), got 'minilm@3'$"
         ):
             call()
     store = load(EMBEDDING)  # the name of this embedding is unknown, so it is not compared
@@ -209,7 +209,7 @@ def test_store_is_loaded_for_its_model_alone(tmp_path):
     with pytest.raises(ValueError, match="folder_path must be a folder without a store"):
         FastcosVectorStore(named).save_local(tmp_path)
     rate = calibrate(np.array(EMBEDDING.embed_documents(TEXTS)), fpr=0.1, model="mpnet@1")
-    with pytest.raises(ValueError, match="min_score must be of the model 'minilm@2'"):
+    with pytest.raises(ValueError, match=r"min_score .* model as the index \('minilm@2'\)"):
         load(named).similarity_search("x", min_score=rate)
 
 

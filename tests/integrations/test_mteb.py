@@ -40,7 +40,7 @@ def test_search_ranks_given_documents_by_place(index):
 
 def test_search_needs_documents_and_query_ids(index):
     with pytest.raises(
-        ValueError, match=r"query_idx_to_id must contain the ids of all .* if top_ranked is given"
+        ValueError, match=r"query_idx_to_id must contain the ids of all .* top_ranked is given"
     ):
         index.search(QUERIES, 2, None, {"q0": ["d1"]})
     index.clear()

@@ -210,11 +210,11 @@ LINES = [
     (lambda: fastcos.from_model(implicit(None)), "model must be fitted, got SimpleNamespace"),
     (
         lambda: fastcos.from_model(fastcos.LinearMF(2).fit(X)),
-        "got LinearMF: use its item_embeddings() and user_embeddings(X)",
+        "got LinearMF. To obtain the vectors of a LinearMF, call its methods item_embeddings()",
     ),
     (
         lambda: fastcos.from_model(SimpleNamespace(wv=keyed(), dv=keyed())),
-        "model must have one kind of vectors, got SimpleNamespace: pass its word vectors (.wv)",
+        "model must have one kind of vectors, got SimpleNamespace. Pass either the word vectors",
     ),
     (
         lambda: fastcos.from_model(

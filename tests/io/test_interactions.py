@@ -117,7 +117,7 @@ def test_whole_numbers_have_one_spelling_as_ids(tmp_path):
         assert io.read_interactions(path).user_ids.tolist() == [3, 7]
         refused(
             written(tmp_path, "r.csv", f"user,item\n{spelling},1\n7,2\n"),
-            "must spell every id in one way", "(rows 2, 3)",
+            "must always write an id in the same way", "(rows 2, 3)",
         )  # fmt: skip
     for decimal in ("7.5", "1e3", "70.10"):
         path = written(tmp_path, "r.csv", f"user,item\n3,1\n{decimal},1\n")
@@ -242,7 +242,7 @@ def test_parquet_bombs_are_refused(tmp_path, monkeypatch):
     assert path.stat().st_size < 10_000
     assert io.read_interactions(path).X.nnz == 1
     monkeypatch.setattr("fastcos.io.streams.LARGEST_FREE_SIZE", 1 << 20)
-    refused(path, " or 100 times its size, whichever is larger", "got 0.0 GiB")
+    refused(path, " or to at most 100 times its size if that is more", "got 0.0 GiB")
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.jsonl", "r.parquet"])

@@ -49,7 +49,7 @@ def test_read_labels_only_keeps_the_given_classes(movies):
     assert labels.labels.tolist() == [1, 0, -1]
     assert n_left_out(labels) == (0, 0, 1)
     for only in (["Crime", "Western"], "Crime|Western"):
-        with pytest.raises(FastcosFormatError, match=r"only must name labels of column 'genres'"):
+        with pytest.raises(FastcosFormatError, match=r"only must list labels in column 'genres'"):
             io.read_labels(movies, [2, 3, 9], column="genres", only=only)
 
 
@@ -68,11 +68,12 @@ def test_read_labels_joins_the_rows_of_an_item(tmp_path):
 
 def test_read_labels_refuses_unknown_items(movies):
     with pytest.raises(
-        FastcosFormatError, match=r"must contain some of the items .* only 6 other ids: '1', '2'"
+        FastcosFormatError,
+        match=r"must contain at least one of the items .* 6 ids, none .* is an item: '1', '2'",
     ) as caught:
         io.read_labels(movies, [100, 200], column="genres")
     assert "\n" not in str(caught.value)
-    with pytest.raises(FastcosFormatError, match="must contain some"):
+    with pytest.raises(FastcosFormatError, match="must contain at least one"):
         io.read_labels(movies, ["01", "02"], column="genres")
 
 

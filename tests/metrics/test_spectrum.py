@@ -220,7 +220,7 @@ def test_stratified_auc_is_bit_identical_over_threads(n_threads):
 
 
 def test_stratified_auc_refuses_strata_of_one_kind():
-    with pytest.raises(ValueError, match="labels must have at least 1 stratum in which some"):
+    with pytest.raises(ValueError, match="labels must have at least 1 stratum that contains"):
         metrics.stratified_auc([[1, 0], [1, 1], [0, 1]], [0, 0, 1], [1, 1, 100], n_strata=3)
 
 

@@ -133,7 +133,7 @@ def test_wrong_groups_are_refused():
         ({"groups": GROUP_OF - 1, "query_groups": ASKED}, "groups must not hold -1"),
         ({"groups": GROUP_OF, "query_groups": ASKED, "out": "x"}, "groups must be None with out"),
         ({"groups": GROUP_OF, "query_groups": ASKED, "allowed": sp.eye_array(60, N)},
-         "allowed must be the same mask or positions for all queries"),
+         "allowed must be one mask or one array of positions for all queries"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^{line}"):
             top_k(QUERIES, ROWS, K, **arguments)
@@ -236,7 +236,7 @@ def test_wrong_groups_of_an_index_are_refused():
         (lambda: index.add(ROWS[:1], ["x"], groups=[""]), "groups must not hold ''"),
         (lambda: index.search(QUERIES, K, groups=["web"]), "groups must be of shape"),
         (lambda: index.search(QUERIES, K, groups="web", allowed_ids=[NAMES[:9]] * 60),
-         "allowed must be the same mask or positions for all queries"),
+         "allowed must be one mask or one array of positions for all queries"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^{line}"):
             call()

@@ -195,7 +195,7 @@ def test_frames_are_fitted_by_their_columns():
     pandas = pytest.importorskip("pandas")
     columns = {"id": ["a", "b"], "text": ["x", "y"], "embedding": list(np.eye(2))}
     frame = pandas.DataFrame(columns)
-    with pytest.raises(TypeError, match=r"got a column of ids, 'id': .* pass only the column"):
+    with pytest.raises(TypeError, match=r"got the column of ids 'id'\. .* pass only the column"):
         SimilarityIndex().fit(frame)
     index = SimilarityIndex().fit(frame["embedding"], ids=frame["id"])
     assert index.search(np.eye(2), 1).ids[:, 0].tolist() == ["a", "b"]

@@ -232,7 +232,7 @@ WRONG = {
     "unknown": (lambda i: i.remove([3, 700]), "^ids must be in the index, got 700$"),
     "removed": (lambda i: i.remove([9]), "^ids must be in the index, got 9$"),
     "removed twice": (lambda i: i.remove([3, 3]), "^ids must be distinct, got 3 more than once"),
-    "no id": (lambda i: i.add(gaussian(1), [-1]), "^ids must not hold -1, which stands for no"),
+    "no id": (lambda i: i.add(gaussian(1), [-1]), "^ids must not hold -1, because -1 marks"),
     "strings": (lambda i: i.add(gaussian(1), ["a"]), "^ids must be whole numbers, like .* 'a'"),
     "floats": (lambda i: i.remove([1.5]), "^ids must hold whole numbers or strings, .* got 1.5"),
     "flags": (lambda i: i.remove([True]), "^ids must hold whole numbers .* got True"),
@@ -268,7 +268,7 @@ def test_wrong_calls_are_refused_and_change_nothing(case):
 
 NAMES = {
     "a NUL": (["a\0"], "^ids must hold no NUL character, got 'a.x00'"),
-    "empty": ([""], "^ids must not hold '', which stands for no item"),
+    "empty": ([""], "^ids must not hold '', because '' marks a missing item"),
     "a number": (["c", 3], "^ids must hold whole numbers or strings, not both, got 3"),
     "numbers": ([3], "^ids must be strings, like the ids of the index, got 3"),
     "none": (None, "^ids must be strings, like the ids of the index, got None"),
@@ -308,7 +308,7 @@ def test_a_lost_capability_is_said_once_and_changes_nothing():
 
     X = np.random.default_rng(0).standard_normal((60, 8))
     index, plain = SimilarityIndex(Logged()).fit(X), SimilarityIndex().fit(X)
-    text = r"packs all items again, because Logged overrides encode_items\."
+    text = r"packs all items again after every change, because Logged overrides encode_items\."
     with pytest.warns(UserWarning, match=text):
         index.add(3 + X[:3])
     with warnings.catch_warnings():

@@ -37,7 +37,7 @@ LINES = [
     ),
     (
         lambda: fastcos.metrics.recall_at_k([["a"]], sp.csr_array(np.ones((1, 1)))),
-        "recommended must hold item numbers, got texts: instead of ids, pass positions such as the",
+        "recommended must hold item numbers, got texts. Pass positions, such as the",
     ),
     (lambda: SimilarityIndex().fit(ROWS, [*"abcde", np.nan]), "must have an id for every row, got"),
     (

@@ -193,7 +193,9 @@ def test_out_with_a_changed_file_is_refused(rows, tmp_path):
 
 def test_out_with_other_files_is_refused(rows, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match=r"out must be a new directory or one with a run\.json"):
+    with pytest.raises(
+        ValueError, match=r"out must be a new or an empty directory, or .* contains run\.json"
+    ):
         top_k(rows, k=4, out=tmp_path)
     with pytest.raises(ValueError, match="measure must have the capability 'blocks', got csls"):
         top_k(rows, k=4, measure="csls", out=tmp_path / "out")

@@ -284,7 +284,7 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
     def code():
         return index.explain(1, 2).code
 
-    assert code().startswith("NumPy at first; after 0.1 s of searches, another process compiles")
+    assert code().startswith("NumPy at first; once searches have taken 0.1 s, another process")
     # NumPy would have to score every copy of a row.
     assert copies.explain(1, 2).code == "code that this process compiles"
     with monkeypatch.context() as patch:
@@ -308,7 +308,7 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
 def test_explanations_name_a_compiling_process_of_another_program(empty_cache, monkeypatch):
     variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HOLD_THE_LOCK]
-    until = "NumPy at first; after 0.1 s of searches, another process"
+    until = "NumPy at first; once searches have taken 0.1 s, another process"
     assert readiness.explain().startswith(until)
     assert not list(empty_cache.glob("*.lock"))  # explain writes no file
     with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as held:

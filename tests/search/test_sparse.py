@@ -207,7 +207,7 @@ def test_broken_csc_is_refused_by_name(search, field, value, message):
 
 def test_pairs_allowed_are_refused_for_sparse_rows():
     X = sp.csr_array(rows("counts", 20, 10, 0.5))
-    with pytest.raises(TypeError, match="allowed must be a mask or item numbers if the rows are"):
+    with pytest.raises(TypeError, match="allowed must be a mask or item numbers for sparse rows"):
         top_k(X, k=2, allowed=sp.csr_array((20, 20)))
 
 

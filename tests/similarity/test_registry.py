@@ -88,7 +88,7 @@ REFUSED_ON_FIT = {
     ("learned_diagonal", "zero rows"): (
         {"pairs": [[0, 1], [1, 2]], "targets": [1, 0]},
         (0, 9, 3),
-        "pairs must contain a pair of two non-zero rows, got a zero row in each pair",
+        "pairs must contain at least one pair without a zero row, got a zero row in every pair",
     ),
     ("weight_cosine", "odd"): ({}, (9, 3), "even number of columns"),
     ("weight_cosine", "negative"): ({}, (9, 4), "W_ii must be at least 0 for each row"),
@@ -196,7 +196,7 @@ def own(**members):
         (
             own(encode_items=lambda self, B: np.where(B[5] == B, np.nan, B)),
             ValueError,
-            r"rows of a measure must be finite, got NaN or infinity in row 5 \(was a zero row",
+            r"rows of a measure must be finite, got NaN or infinity in row 5 \(the measure may",
         ),
         (
             own(encode_items=lambda self, B: B > 0),

@@ -152,7 +152,10 @@ def test_save_arrays_refuses_a_directory_of_something_else(tmp_path):
     (tmp_path / "thesis" / "chapter.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("thesis", "file"):
-        with pytest.raises(ValueError, match="path must be a new directory or one with a header"):
+        with pytest.raises(
+            ValueError,
+            match="path must be a new or an empty directory, or a directory that contains header",
+        ):
             save_arrays(tmp_path / name, "Example", ARRAYS, FIELDS)
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "mine"
     assert (tmp_path / "file").read_text() == "mine"
@@ -268,7 +271,8 @@ def test_check_replaceable_accepts_empty_or_marked(tmp_path):
     (tmp_path / "precious").touch()
     for path in (tmp_path, tmp_path / "precious"):
         with pytest.raises(
-            ValueError, match=r"^out must be a new directory or one with a header.json, got"
+            ValueError,
+            match=r"^out must be a new .* or a directory that contains header.json, got",
         ):
             storage.check_replaceable("out", path, "header.json")
     (tmp_path / "header.json").touch()

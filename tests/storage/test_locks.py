@@ -262,7 +262,7 @@ def test_processes_with_the_same_out_all_get_the_result(tmp_path):
     [process.join() for process in started]
     assert [total for total, _ in result] == [expected] * 3
     for text in (text for _, said in result for text in said):
-        assert "this call waits until the writer has finished" in text
+        assert "This call waits until it has finished" in text
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 

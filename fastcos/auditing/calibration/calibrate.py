@@ -120,8 +120,8 @@ def calibrate(
     if condition is not None:
         condition = as_condition("condition", condition)
         if unfitted.name != "cosine" or queries is not None:
-            rule = "be None if queries are passed or the measure is not 'cosine'"
-            raise ValueError(f"condition must {rule}, got a number")
+            case = "queries" if queries is not None else f"the measure {unfitted.name!r}"
+            raise ValueError(f"condition must be None with {case}, got a number")
     model = as_model(model)
     X = memmap.as_mapped_rows("items", items)
     Q = X if queries is None else memmap.as_mapped_rows("queries", queries)

@@ -19,9 +19,9 @@ _FORMAT = "fastcos calibration, version 1"
 _READING = (
     "The entry counts[i] is the number of pairs whose score lies in bin i. The lower edge of bin i "
     "is low + (first_bin + i) * width, and every bin is one width wide. To obtain the share of "
-    "random pairs whose score is the lower edge of bin i or higher, add up counts[i] and all later "
-    "counts, and divide the sum by n_pairs. If a score is above tail.start and fewer than 100 "
-    "pairs reach it, do not use the counts. The share of pairs that reach such a score is "
+    "random pairs that score at least the lower edge of bin i, add up counts[i] and all later "
+    "counts, and divide the sum by n_pairs. The counts are too small for a precise share if fewer "
+    "than 100 pairs reach a score above tail.start. The share of pairs that reach such a score is "
     "tail.share * (1 + tail.shape * (score - tail.start) / tail.scale) ** (-1 / tail.shape)."
 )
 

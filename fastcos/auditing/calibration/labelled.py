@@ -58,8 +58,8 @@ class LabelledCalibration(Record):
     def verdict(self) -> str:
         """Two sentences that state the AUC of the scores and the number of labelled pairs."""
         return (
-            f"A relevant pair has a higher score than an irrelevant pair with probability "
-            f"{self.auc:.3f}. The probability was estimated from {self.n_relevant:,} relevant and "
+            "The probability that a relevant pair has a higher score than an irrelevant pair is "
+            f"{self.auc:.3f}. This probability was estimated from {self.n_relevant:,} relevant and "
             f"{self.n_other:,} irrelevant pairs."
         )
 
@@ -75,8 +75,8 @@ class LabelledCalibration(Record):
             for threshold in thresholds
         ]  # fmt: skip
         title = (
-            "Error rates of each threshold, and probability that a pair with exactly this score is "
-            "relevant"
+            "Error rates of each threshold, and probability that a pair is relevant if its score "
+            "equals the threshold"
         )
         label = (
             "Error rates by threshold. The false-positive rate is the share of irrelevant pairs "
@@ -87,11 +87,11 @@ class LabelledCalibration(Record):
             Section(
                 "Labelled pairs",
                 (
-                    "The probability that a pair is relevant depends on how many of all pairs are "
-                    "relevant. Among all pairs, relevant pairs are usually far rarer than among "
-                    f'the labelled pairs. The column "if {_PREVALENCES[1]:g} relevant" shows the '
-                    f"probability if a share of {_PREVALENCES[1]:g} of all pairs is relevant. The "
-                    f"method that estimated the probabilities is {self.method}.",
+                    "The probability that a pair is relevant depends on the share of relevant "
+                    "pairs among all pairs. Among the labelled pairs, this share is usually far "
+                    f'higher. The column "if {_PREVALENCES[1]:g} relevant" shows the probability '
+                    f"under the assumption that a share of {_PREVALENCES[1]:g} of all pairs is "
+                    f"relevant. The method that estimated the probabilities is {self.method}.",
                 ),
                 [Table(title, header, rows)],
                 figures=[Figure("operating_curve", self, 260, label)],

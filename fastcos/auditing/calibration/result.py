@@ -213,9 +213,9 @@ class Calibration(PairDistribution):
         if not self.is_reachable(self.fpr):
             top = float(self.p_value(self.edges[-1]))
             return (
-                f"No threshold has a false-positive rate as low as {self.fpr:g}, because the "
-                f"largest {self.measure} is {self.edges[-1]:.3f}, and a share of {top:.2g} of all "
-                "random pairs reaches it. The usual reason is that some items are duplicates."
+                f"No threshold has a false-positive rate as low as {self.fpr:g}, because a share "
+                f"of {top:.2g} of all random pairs has the largest {self.measure}, which is "
+                f"{self.edges[-1]:.3f}. The usual reason is that some items are duplicates."
             )
         interval = "extrapolated by a model of the tail, without a confidence interval"
         if self.fpr >= self.carried_fpr:
@@ -245,17 +245,16 @@ class Calibration(PairDistribution):
             return text
         low, high = self.rate_range(score, self.rescaling.condition)
         text += (
-            " Linear maps that stretch directions by factors between 1 and "
-            f"{self.rescaling.condition:g} can change the probability of a {self.measure} of "
-            f"{score:g} or more. After such a map, the probability is between {low:.2g} and "
-            f"{high:.2g}."
+            " After a linear map that stretches directions by factors between 1 and "
+            f"{self.rescaling.condition:g}, the probability of a {self.measure} of {score:g} or "
+            f"more is between {low:.2g} and {high:.2g}."
         )
         if not self.rescaling.spans(score):
             return text
         return (
             f"This model does not determine whether a {self.measure} of {score:g} reaches the "
-            f"threshold for a false-positive rate of {self.rescaling.fpr:g}. Some rescalings with "
-            f"factors between 1 and {self.rescaling.condition:g} move this threshold below "
+            f"threshold. Some rescalings with factors between 1 and {self.rescaling.condition:g} "
+            f"move the threshold for a false-positive rate of {self.rescaling.fpr:g} below "
             f"{score:g}, and others move it above {score:g}. {text}"
         )
 
@@ -274,18 +273,19 @@ class Calibration(PairDistribution):
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
             notes.append(
                 "The false-positive rate differs between queries. At the threshold for a mean rate "
-                f"of {RATES[level]:g}, the rate of a single query is between {low:.2g} and "
-                f"{high:.2g} for 90 % of the queries. Of the pairs that reach this threshold, "
-                f"{busiest:.0%} come from the queries with the highest rates (1 % of all queries, "
-                "at least one query). In the confidence intervals, "
-                f"{pairs_per_independent[level]:,.0f} pairs therefore count as one independent "
-                "pair. The intervals may still be too narrow if some rows form one tight cluster. "
+                f"of {RATES[level]:g}, 90 % of the queries have a rate between {low:.2g} and "
+                f"{high:.2g}. Of the pairs that reach this threshold, {busiest:.0%} come from the "
+                "1 % of the queries (at least one query) that have the highest rates. The "
+                f"confidence intervals therefore count {pairs_per_independent[level]:,.0f} pairs "
+                "as one independent pair. "
+                "The intervals may still be too narrow if some rows form one tight cluster. "
                 "The measure query_normalized corrects for differences between queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
-                f"With {self.n_pairs // (1 + self.self_join):,} pairs, only rates of "
-                f"{self.carried_fpr:.1g} or more can be measured. Thresholds for lower rates are "
+                "The lowest rate that can be measured with "
+                f"{self.n_pairs // (1 + self.self_join):,} pairs is {self.carried_fpr:.1g}. "
+                "Thresholds for lower rates are "
                 "extrapolated by a model of the tail, and have no confidence interval."
             )
         if self.n_duplicates:
@@ -303,8 +303,9 @@ class Calibration(PairDistribution):
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             notes.append(
-                f"Do not use rates below {OBSERVED / self.n_pairs:.1g}, because the model of the "
-                "tail does not fit the highest scores. The Kolmogorov-Smirnov distance between "
+                f"Do not use rates below {OBSERVED / self.n_pairs:.1g}. Their thresholds are "
+                "computed by the model of the tail, which does not fit the highest scores. The "
+                "Kolmogorov-Smirnov distance between "
                 f"the model and the scores is {self.tail.distance:.2f}."
             )
         return tuple(notes)
@@ -320,9 +321,9 @@ class Calibration(PairDistribution):
         )
         if (tail := self.tail) is not None:
             model = (
-                "If fewer than 100 pairs reach a score, the share of these pairs is not counted, "
-                "but computed by a model of the tail. The model is a generalised Pareto "
-                "distribution that was "
+                "The share of pairs that reach a score is counted if there are at least 100 such "
+                "pairs. For a higher score, a model of the tail computes this share. The model is "
+                "a generalised Pareto distribution that was "
                 f"fitted to the {tail.n_pairs:,} highest scores. The distribution starts at "
                 f"{tail.start:.3f}, with shape {tail.shape:.2f} and scale {tail.scale:.3g}. The "
                 "Kolmogorov-Smirnov distance between the model and the observed distribution is "
@@ -344,8 +345,9 @@ class Calibration(PairDistribution):
             "How to read this",
             (
                 "A few random pairs are related. The rate among unrelated pairs is therefore not "
-                "higher than the stated rate. If related pairs are rare, the two rates are nearly "
-                "equal. The rates hold only for rows that come from the same source as the rows of "
+                "higher than the stated rate. If related pairs are rare, the rate among unrelated "
+                "pairs is nearly as high as the stated rate. "
+                "The rates hold only for rows that come from the same source as the rows of "
                 "this calibration. Calibrate again for another model, language or collection.",
                 f"All scores are counted in bins of width {self.width:.2g}. The counts are exact, "
                 "except that a rounding error may move a score across the edge of a bin. Several "
@@ -378,7 +380,7 @@ class Calibration(PairDistribution):
             rows.append(cells)
         header = ["rate", "threshold", "99 % interval", f"found by chance in {n_items:,} items"]
         if condition is not None:
-            header.append(f"rate after a linear map of condition {condition:g} or less")
+            header.append(f"rate after a linear map (condition at most {condition:g})")
         title = (
             f"Thresholds of the {self.measure} by false-positive rate, from {self.n_pairs:,} pairs"
         )

@@ -46,8 +46,8 @@ _SENTENCES = {
     "(end of section 2.3 of the paper).",
     "data": "With D = S^1/2 Σ^-1, the cosines compare the columns of the data. Recommenders that "
     "use a truncated SVD make the same comparison.",
-    "smoothed": "With D = S^-1/2 Σ^-1, the cosines compare the columns of the predictions. The "
-    "remedy in section 3 of the paper compares users by the rows of the predictions.",
+    "smoothed": "With D = S^-1/2 Σ^-1, the cosines compare the columns of the predictions. To "
+    "compare users, the remedy in section 3 of the paper compares the rows of the predictions.",
     "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model. "
     "The mark shows the D with which the solution of Eq. 1 is closest to the solution of Eq. 2.",
 }
@@ -87,16 +87,18 @@ _METHOD = (
     "The address of the page stores what the page shows. Copy the address to share what you see.",
 )
 _FIGURE_METHOD = (
-    "The diagonal matrix Σ contains the singular values of the interactions. For each direction, "
-    "the diagonal matrix S = Σ²/(Σ²+λ) contains the share that Eq. 1 keeps. The items are the rows "
-    "of V S^1/2 D^-1, where V contains the right singular vectors of the interactions.",
+    "The diagonal matrix Σ contains the singular values of the interactions. Eq. 1 shrinks each "
+    "direction; the diagonal matrix S = Σ²/(Σ²+λ) contains the share of each direction that "
+    "remains. The matrix V contains the right singular vectors of the interactions. The items are "
+    "the rows of V S^1/2 D^-1.",
     "The AUC is the probability that two items with the same label have a larger cosine than two "
     "items with different labels. An AUC of 0.5 is chance level. MAP@R measures how many of the "
-    "nearest items have the same label as an item. An item counts as correct if its label is the "
-    "most frequent label of its ten nearest items, and the accuracy is the share of correct items.",
+    "nearest neighbours of an item have the label of this item. For the accuracy, the label of "
+    "each item is predicted: the prediction is the most frequent label of its ten nearest items. "
+    "The accuracy is the share of items whose predicted label is correct.",
     "If you choose another rank, the page uses the first columns of the same singular value "
     "decomposition. If you choose another λ for Eq. 1, S changes, and the λ of Eq. 2 changes, too. "
-    "As a result, Eq. 2 begins to suppress directions at the same singular value as Eq. 1.",
+    "Both equations therefore begin to suppress directions at the same singular value.",
 )
 _ITEMS_METHOD = (
     "The diagonal matrix Q contains the norms of the columns of the items, and P contains the "
@@ -171,9 +173,9 @@ def figure_page(
         "own": 0.5,
         "symbols": ["S", "Σ"],
         "replay": "Replay the paper",
-        "fixedNote": "The page computes the loss of Eq. 1 and the predictions X A B' from the "
-        "rescaled factors A D and B D^-1. For each user, the page shows the three highest "
-        "predictions.",
+        "fixedNote": "The rescaled factors are A D and B D^-1. From these factors, the page "
+        "computes the loss of Eq. 1 and the predictions X A B'. For each user, the page shows the "
+        "three highest predictions.",
         "uniqueNote": "Eq. 2 is another model, with its own loss and its own predictions. The "
         "solution of Eq. 2 leaves no choice of D.",
         "background": "overlap with the neighbours under D = I" if labels is None else "AUC",

@@ -127,8 +127,8 @@ def leaderboard_page(
     texts["method"] = (
         leaderboard.verdict,
         f"To compute the intervals, the evaluated {leaderboard.unit} are resampled at random; the "
-        "data and the models stay the same. The difference between the score of a candidate and "
-        "the score of the recommended candidate also has an interval. If this interval contains 0, "
+        "data and the models stay the same. Another interval is computed for the difference in "
+        "score between a candidate and the recommended candidate. If this interval contains 0, "
         "the data cannot distinguish the two candidates. Both scores are computed on the same "
         f"{leaderboard.unit}.",
         "The gain of a candidate is its score minus the score of the plain cosine.",
