@@ -119,7 +119,7 @@ def rescalings() -> tuple[NamedRescaling, ...]:
     >>> for named in rescalings():
     ...     print(f"{named.name:11s}  {named.rescaling.formula:10s}  {named.item_cosine}")
     identity     I           W_ij / sqrt(W_ii W_jj)
-    orthonormal  S^1/2       V_k V_k', normalised (0 for different items if k = p)
+    orthonormal  S^1/2       V_k V_k', normalised (if k = p: 0 for different items)
     weights      S^-1/2      rows of W
     balanced     Σ^-1/2      (M'M)^1/2, normalised
     smoothed     S^-1/2 Σ^-1  columns of M
