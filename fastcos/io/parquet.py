@@ -58,8 +58,8 @@ class ArrowTable:
                 self._file = parquet.ParquetFile(path)
                 self._refuse_bomb(self._file.metadata)
             schema = self._file.schema_arrow
+            self.names: list[str] = list(schema.names)  # a damaged name may not be UTF-8
         self._types = [self._plain_type(field.type) for field in schema]
-        self.names: list[str] = list(schema.names)
         self.lists: Sequence[str] = [
             name
             for name, kind in zip(self.names, self._types, strict=True)

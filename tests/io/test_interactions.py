@@ -472,6 +472,16 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     refused(written(tmp_path, "r.parquet", b"PAR1"), "pip install pyarrow")
 
 
+def test_column_names_that_are_not_utf8_are_refused(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
+    table = arrow.table({"user": [1, 2], "item": [3, 4]})
+    path = tmp_path / "r.arrow"
+    with arrow.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    path.write_bytes(path.read_bytes().replace(b"item", b"it\xff\xff"))
+    refused(path, "must be a complete Parquet or Arrow file")
+
+
 def test_parquet_equals_text(tmp_path):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     from pyarrow import parquet
