@@ -100,8 +100,10 @@ def files_of(read: bytes) -> list[bytes]:
 KINDS = {
     "model": Kind((4, 8), fitted_and_saved, lambda path: LinearMF.load(path).components_.tobytes()),
     "index": Kind(
-        (SimilarityIndex().fit(ROWS), SimilarityIndex().fit(-ROWS)),
-        lambda index, path: index.save(path),
+        (ROWS, -ROWS),
+        # Each version is saved by a new index. An index that has been saved before would refuse to
+        # replace files that another index has saved since then.
+        lambda rows, path: SimilarityIndex().fit(rows).save(path),
         lambda path: SimilarityIndex.open(path).search(ROWS[:4], 3).scores.tobytes(),
     ),
     "json": Kind(
