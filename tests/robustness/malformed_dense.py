@@ -67,6 +67,7 @@ def answer(Q: Any, B: Any, k: int) -> Any:
 def expected_scores(Q: Any, B: Any, k: int) -> Any:
     """Return the k largest cosines of each row, or None if the rows are not finite numbers."""
     Q, B = (np.asarray(X, np.float64) for X in (Q, B))
+    Q = np.atleast_2d(Q)  # a query may be a single row (d,)
     if not (np.isfinite(Q).all() and np.isfinite(B).all()):
         return None
     Q, B = (X / np.maximum(np.abs(X).max(axis=1, keepdims=True), 5e-324) for X in (Q, B))
