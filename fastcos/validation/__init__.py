@@ -645,7 +645,9 @@ def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) ->
 def check_fitted(name: str, state: Kind | None) -> Kind:
     """Return the state that ``fit`` has computed; raise ValueError if it is None."""
     if state is None:
-        raise ValueError(f"{name} must be fitted before it is used. Call fit first")
+        raise ValueError(
+            f"{name} must be fitted before it is used, got one that is not fitted: call fit first"
+        )
     return state
 
 

@@ -1,6 +1,7 @@
 """Families of rows (n, d) in float32 on which a search by bounds is hard."""
 
 import numpy as np
+import pytest
 
 
 def gaussian(n, d, seed=0):
@@ -72,3 +73,18 @@ FAMILIES = [
     gaussian, near_ties, duplicates, integer_grid, all_equal, wild_norms, dominated, denormals,
     with_zero_rows, one_hot, off_centre, clustered,
 ]  # fmt: skip
+# For each measure that is searched by bounds: the name of its order in the oracle (``dense``).
+FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+# The default tests search every family by the cosine, and one family by every measure; the other
+# pairs are slow tests.
+each_family_and_measure = pytest.mark.parametrize(
+    ("family", "measure"),
+    [
+        pytest.param(
+            family, measure, id=f"{family.__name__}-{measure}",
+            marks=[pytest.mark.slow] * (measure != "cosine" and family is not FAMILIES[0]),
+        )
+        for family in FAMILIES
+        for measure in FORMS
+    ],
+)  # fmt: skip

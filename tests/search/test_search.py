@@ -18,6 +18,7 @@ from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
 from tests.oracles.dense_families import (
     FAMILIES,
+    FORMS,
     clustered,
     duplicates,
     gaussian,
@@ -26,7 +27,6 @@ from tests.oracles.dense_families import (
 )
 from tests.robustness import dense_exactness
 
-FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 each_measure = pytest.mark.parametrize("measure", FORMS)
 
 

@@ -10,12 +10,11 @@ from fastcos import parallel
 from fastcos.kernels import cpu, self_join, tiles
 from fastcos.search import cost_model, plan, projection, task_grid
 from tests.oracles import dense
-from tests.oracles.dense_families import FAMILIES
+from tests.oracles.dense_families import FAMILIES, FORMS, each_family_and_measure
 
 if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
-FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 # SETS contains the instruction sets of this machine that multiply codes without tile registers. For
 # all of them except for the best one, kernels are compiled that no other test needs.
 BEST = cpu.supported_isas()[0]
@@ -60,17 +59,7 @@ def check(X, k, measure="cosine", **options):
 
 
 @pytest.mark.parametrize("isa", SETS)
-@pytest.mark.parametrize(
-    ("family", "measure"),
-    [
-        pytest.param(
-            family, measure, id=f"{family.__name__}-{measure}",
-            marks=[pytest.mark.slow] * (measure != "cosine" and family is not FAMILIES[0]),
-        )
-        for family in FAMILIES
-        for measure in FORMS
-    ],
-)  # fmt: skip
+@each_family_and_measure
 def test_neighbors_are_exact(joins, family, measure, isa):
     X = family(417, 40).astype(np.float32)
     fastcos.set_config(isa=isa)

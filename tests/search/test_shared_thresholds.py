@@ -10,12 +10,11 @@ from fastcos import parallel
 from fastcos.kernels import tile_top_k, tiles
 from fastcos.search import cost_model
 from tests.oracles import dense
-from tests.oracles.dense_families import FAMILIES
+from tests.oracles.dense_families import FORMS, each_family_and_measure
 
 if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
-FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 # With these settings of the cost model, reading the rows seems to take very long. The rows are
 # therefore divided among the threads, whatever the number of queries is.
 DIVIDED = {
@@ -46,19 +45,7 @@ def check(index, queries, rows, k, measure, **options):
     return result
 
 
-# The default tests search every family by the cosine, and one family by every measure; the other
-# pairs are slow tests.
-@pytest.mark.parametrize(
-    ("family", "measure"),
-    [
-        pytest.param(
-            family, measure, id=f"{family.__name__}-{measure}",
-            marks=[pytest.mark.slow] * (measure != "cosine" and family is not FAMILIES[0]),
-        )
-        for family in FAMILIES
-        for measure in FORMS
-    ],
-)  # fmt: skip
+@each_family_and_measure
 def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
     rows = family(1500, 40).astype(np.float32)
     index = fastcos.SimilarityIndex(measure).fit(rows)
