@@ -23,7 +23,7 @@ class BuildWithLibraries(build_py):
     """Compile the copy of the sources that goes into the wheel."""
 
     def run(self):
-        """Copy the sources without libraries of an earlier build; compile kernels if required."""
+        """Copy the sources, delete libraries of earlier builds, and compile kernels if required."""
         super().run()
         for left_over in Path(self.build_lib, "fastcos", "kernels").glob("*.so"):
             left_over.unlink()

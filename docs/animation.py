@@ -23,7 +23,7 @@ PATH = Path(__file__).parent / "figures" / "rescaling.gif"
 # FIXED is the colour of numbers that stay the same if D changes. MOVING is the colour of numbers
 # that change with D.
 FIXED, MOVING = COLOURS[0], COLOURS[1]
-# The stops on the path of (a, b), each with the text that the picture shows there.
+# A stop is a point (a, b) on the path, with the text that the picture shows at this point.
 STOPS = (
     ((0.5, 0.0), "first special case (2.2)"),
     ((0.0, 0.0), "symmetric solution, Eq. 5"),
@@ -69,8 +69,8 @@ class Model:
     def auc(self, D: fastcos.Rescaling) -> float:
         """Return the AUC of the clusters.
 
-        The AUC is the probability that a pair of one cluster has a higher cosine than a pair of two
-        clusters.
+        The AUC is the probability that two items of the same cluster have a higher cosine than two
+        items of different clusters.
         """
         return fastcos.metrics.pair_auc(self.items(D), self.labels).value
 
@@ -149,7 +149,7 @@ class Picture:
         return ax
 
     def draw_pad(self) -> None:
-        """Draw the plane of the exponents (a, b), coloured by the AUC, and the point that moves."""
+        """Draw a map of the AUC over the exponents (a, b), and the point that moves on this map."""
         a, b = np.linspace(-0.2, 0.7, 19), np.linspace(-0.7, 0.2, 19)
         auc = np.array([[self.model.auc(fastcos.Rescaling(x, y)) for x in a] for y in b])
         ax = self.axes(18, 100, 190)

@@ -21,8 +21,8 @@ ROOT = HERE.parent
 README_PLACE = "<!-- The site shows the README of the repository here: docs/conf.py -->"
 GENERATED = HERE / "reference" / "generated"
 NOTEBOOKS = ROOT / "examples" / "notebooks"
-# Pages outside this folder to which our pages link. The links work on GitHub; the site contains
-# copies of these pages.
+# Our pages link to these pages, which lie outside this folder. The links work on GitHub; the site
+# contains copies of these pages.
 OUTSIDE = (
     ".github/CONTRIBUTING.md", "bench/README.md", "bench/compare/README.md",
     "bench/gate/README.md", "bench/gate/record/README.md", "bench/results/README.md",
@@ -49,7 +49,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # The docstrings state shapes and dtypes, which type hints cannot do.
+autodoc_typehints = "none"  # Unlike type hints, the docstrings state shapes and dtypes.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -66,7 +66,7 @@ html_show_copyright = False
 
 
 def setup(app: Any) -> None:
-    """Write the pages that are generated from the code, and let docstrings be plain text."""
+    """Connect the functions below to the events of Sphinx, and write the generated pages."""
     app.connect("autodoc-process-docstring", _as_plain_text, priority=900)  # after napoleon
     app.connect("autodoc-skip-member", _is_not_ours)
     app.connect("source-read", _link_copies)
@@ -82,7 +82,7 @@ def setup(app: Any) -> None:
 
 
 def _copy_of(path: str) -> Path:
-    """Return the path of the copy of a page that is outside this folder."""
+    """Return the path to the copy of a page; the page itself is outside this folder."""
     return GENERATED / (path.removesuffix(".md").strip(".").replace("/", "_") + ".md")
 
 
@@ -98,7 +98,7 @@ def _link_copies(app: Any, docname: str, source: list[str]) -> None:
 
 
 def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
-    """Return the text of a page, with links that work if it is shown in place of `shown_at`.
+    """Return the text of a page, with links that work where the site shows it, at `shown_at`.
 
     If a link points to a folder, or to a Markdown page that the site does not contain, the name of
     the folder or file takes the place of the link.
@@ -124,7 +124,7 @@ def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
 
 
 def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lines: Any) -> None:
-    """Escape |x| and name_: docstrings are written for help(), but Sphinx would read markup."""
+    """Escape |x| and name_, which are plain text in help(), but markup for Sphinx."""
     for number, line in enumerate(lines):
         if line.lstrip().startswith((">>>", "..")):
             continue
@@ -161,7 +161,7 @@ def _notebook(notebook: dict[str, Any]) -> Iterator[str]:
 
 
 def _figure_page() -> str:
-    """Return the page that `fastcos reproduce` writes, at the size of the paper."""
+    """Return the page that `fastcos reproduce` writes for a simulation of the paper's size."""
     data = simulate_interactions(random_state=0)
     found = compare(
         data.X, data.item_cluster, regularization=10_000, measures=["cosine"], grid=False

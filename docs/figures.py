@@ -23,14 +23,14 @@ CARD = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 
 
 def clustered_rows(rng: np.random.Generator, n: int, depth: int) -> np.ndarray:
-    """Return rows in 200 clusters, whose spectrum decays like the spectrum of text embeddings."""
+    """Return rows in 200 clusters; the spectrum of the rows decays as in text embeddings."""
     scales = np.arange(1, depth + 1) ** -0.5
     centres = 0.7 * rng.standard_normal((200, depth)) * scales
     return centres[rng.integers(0, 200, n)] + 0.7 * rng.standard_normal((n, depth)) * scales
 
 
 def candidates_per_query(rows: np.ndarray, k: int) -> float:
-    """Return how many rows a bound from 8-bit codes does not rule out: the mean of 100 queries."""
+    """Return how many rows a bound from 8-bit codes cannot rule out, averaged over 100 queries."""
     rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((rows.shape[1],) * 2))[0]
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True) @ rotation
     scales = np.abs(rows).max(axis=1, keepdims=True) / 127
@@ -44,7 +44,7 @@ def candidates_per_query(rows: np.ndarray, k: int) -> float:
 
 
 def kernel() -> Figure:
-    """Draw the steps of the dense search, and how many candidates remain after each step."""
+    """Draw the steps of the dense search, with the number of rows that remain for one query."""
     n, k = 20_000, 10
     left_by_screen = candidates_per_query(clustered_rows(np.random.default_rng(0), n, 384), k)
     figure = Figure(figsize=(8.4, 2.9), layout="constrained")
@@ -78,7 +78,10 @@ def kernel() -> Figure:
 
 
 def projection() -> Figure:
-    """Draw the share of pairs that a bound by the leading principal axes leaves, at k = 10."""
+    """Draw the share of pairs that a bound from the leading principal axes cannot rule out.
+
+    A pair is ruled out if the bound proves that its row is not among the 10 nearest of its query.
+    """
     rng = np.random.default_rng(0)
     n, depth, widths = 20_000, 384, range(16, 257, 16)
     sets = {"clustered rows, whose spectrum decays": clustered_rows(rng, n, depth),
@@ -149,7 +152,7 @@ def threads() -> Figure:
 
 
 def recall() -> Figure:
-    """Draw requests per second by recall, from examples/service_benchmark.md."""
+    """Draw the speed and the recall of each library, from examples/service_benchmark.md."""
     page = (FOLDER.parents[1] / "examples" / "service_benchmark.md").read_text("utf8")
     row = r"^\| (\S+) \| 1 \|.*\| ([\d.]+) \| ([\d.]+) of \d+ \|[^|]*\|$"
     points = re.findall(row, page, re.MULTILINE)

@@ -7,8 +7,9 @@
 
 docs/renewed.csv contains the commit at which each number or picture was last made. Its age is the
 number of later commits to the code that it describes. It is too old if more than 200 of these
-commits change more than comments and docstrings. For the comparison in README.md, the limit is 100
-commits. DATA is a folder with the data sets, which are not part of the repository.
+commits change code; commits that only change comments and docstrings do not count. For the
+comparison in README.md, the limit is 100 commits. DATA is a folder with the data sets, which are
+not part of the repository.
 """
 
 import argparse
@@ -37,13 +38,13 @@ MODELS = ("fastcos/models", "fastcos/similarity")
 
 
 class Published(NamedTuple):
-    """Numbers or pictures that the same commands make."""
+    """Published numbers or pictures, and the commands that make them."""
 
     shown_in: str
     # {data} is replaced by the folder of the data sets, and {scratch} by an empty folder.
     commands: tuple[str, ...]
     minutes: float  # on two cores
-    code: tuple[str, ...]  # Each commit to one of these paths makes the numbers older.
+    code: tuple[str, ...]  # The age of the numbers is counted in commits to these paths.
     needs: str = ""
     by_hand: str = ""  # the part of the output that a person must copy to the pages
     most_commits: int = MOST_COMMITS
@@ -195,7 +196,7 @@ PUBLISHED = {
 
 
 class Renewal(NamedTuple):
-    """A line of docs/renewed.csv: when and on which machine numbers were last made."""
+    """A line of docs/renewed.csv: the commit, date and machine of the last renewal."""
 
     name: str
     commit: str
@@ -242,13 +243,13 @@ def newest_comparison() -> dict[str, str]:
 
 
 def commits_since(renewal: Renewal, code: tuple[str, ...]) -> list[str] | None:
-    """Return the commits to the code since a renewal, or None if git cannot tell."""
+    """Return the commits that changed the code after a renewal; None if git cannot tell."""
     commits = git("rev-list", f"{renewal.commit}..HEAD", "--", *code)
     return None if commits is None else commits.split()
 
 
 def is_too_old(renewal: Renewal, one: Published) -> bool:
-    """Return whether too many commits changed more of the code than comments and docstrings."""
+    """Return whether too many commits changed code, and not only comments and docstrings."""
     since = f"{renewal.commit}..HEAD"
     raw = ("--raw", "--no-abbrev", "--no-renames")
     history = git("log", "--format=tformat:commit", *raw, since, "--", *one.code) or ""
@@ -290,20 +291,20 @@ def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
     return text_of
 
 
-# Many published numbers describe the same code, so the same two versions of a file are compared
-# again and again. The cache makes a check several times as fast.
+# Many published numbers describe the same code, so one check compares the same two versions of a
+# file many times. The cache makes a check several times as fast.
 @functools.cache
 def is_same_file(before: bytes | None, after: bytes | None) -> bool:
     """Return whether two versions of a Python file differ only in comments and docstrings."""
     if before is None or after is None:
         return before is after
-    # Two blank lines separate definitions, and most commits change only a few definitions. Parsing
-    # the unchanged definitions as well would take several times as long.
+    # Two blank lines separate definitions. Only the definitions that differ are parsed: most
+    # commits change few of them, and parsing all definitions would take several times as long.
     definitions = before.split(b"\n\n\n"), after.split(b"\n\n\n")
     if len(definitions[0]) == len(definitions[1]):
         changed = [pair for pair in zip(*definitions, strict=True) if pair[0] != pair[1]]
-        # If a string contains two blank lines, the text is split inside the string. Its parts are
-        # not valid Python, so the whole files are compared below.
+        # If a string in the file contains two blank lines, the string is cut in two. The two pieces
+        # are not valid Python, so the whole files are compared below.
         with contextlib.suppress(SyntaxError):
             return all(is_same_code(ast.parse(one), ast.parse(other)) for one, other in changed)
     return is_same_code(ast.parse(before), ast.parse(after))
@@ -328,7 +329,7 @@ def is_docstring(part: object) -> bool:
 
 
 def show(path: Path) -> None:
-    """Print where each number is published, its commands, their time, and its age."""
+    """Print the list of published numbers, with their pages, commands, time and age."""
     known = renewals(path)
     for name, one in PUBLISHED.items():
         last = known[name]
@@ -359,7 +360,7 @@ def check(path: Path) -> int:
 
 
 def renew(name: str, data: Path | None, path: Path) -> None:
-    """Run the commands of a name, and record the commit, the date and the machine."""
+    """Make the numbers of this name again, and record the commit, the date and the machine."""
     from bench import machine
 
     one = PUBLISHED[name]

@@ -1,20 +1,22 @@
-"""Check whether fastcos.audit recognises how a model was trained, for models of known training.
+"""Train models in known ways, and check whether fastcos.audit recognises how they were trained.
 
     python examples/audit_known_origins.py --data DATA
 
-The script trains ten models in each of ten ways, and audits each model twice. In one audit, the
-script states whether the loss had weight decay on both users and items; in the other audit, it
-leaves this unknown. The script also computes the condition between the factors and every form
-itself, without fastcos.audit. It then judges each report. A report is wrong if one of these
-statements is true:
+There are ten ways to train. In each way, the script trains ten models, and it audits each model
+twice. In one audit, the script states whether the loss had weight decay on both users and items; in
+the other audit, it leaves this unknown. Without using fastcos.audit, the script also computes the
+condition between the factors and every form. It then judges each report. A report is wrong if one
+of these statements is true:
 
-- It names a form that the factors do not have, or names no form although the factors have one.
-- It says that weight decay chose the scale of the dimensions, although the loss did not have weight
-  decay on both users and items, or although the factors are not balanced.
-- It was told that both users and items had weight decay, the factors are not balanced, and it does
-  not point out this contradiction.
-- It says that the scale depends on the initialisation although the factors are balanced, or that
-  the algorithm chose the scale although they are not.
+- It names a form that the factors do not have; or the factors have a form, but it names none.
+- It says that weight decay chose the scale of the dimensions, but the factors are not balanced, or
+  the audit was not told that both users and items had weight decay.
+- The audit was told that both users and items had weight decay, which would balance the factors.
+  The factors are not balanced, but the report does not point out this contradiction.
+- It says that the scale depends on the initialisation, but the factors have one of the forms, or
+  the audit was not told that weight decay was missing on users or items.
+- It says that the algorithm chose the scale, but the factors are not balanced, or the audit was not
+  told that weight decay was missing on users or items.
 
 DATA is a folder that contains the folder ml-latest-small, with which the script trains the models
 of the package implicit. Without --data, these models are left out. The script takes about ten
@@ -40,7 +42,10 @@ NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 
 
 def origins(has_data):
-    """Yield (label, epochs, recipe, whether users and items have decay) of each way to train."""
+    """Yield (label, epochs, recipe, has_decay) for each way to train.
+
+    has_decay: whether the loss has weight decay on both users and items.
+    """
     yield "ALS, no decay", 100, {"by": "als", "start": 0.5, "decays": NONE}, False
     yield "ALS, decay on users", 100, {"by": "als", "start": 0.5, "decays": USERS}, False
     yield "ALS, decay on both", 200, {"by": "als", "start": 0.5, "decays": BOTH}, True
@@ -58,9 +63,10 @@ def origins(has_data):
 
 
 def conditions(P, Q, noise):
-    """Return the condition of the map from each form to the items Q, by the name of the form.
+    """Return a dict: for the name of each form, the condition of the map from this form to Q.
 
-    The forms are computed from the singular value decomposition of the product PQ'.
+    Q contains the items of the model. The forms are computed from the singular value decomposition
+    of the product PQ'.
     """
     left, R_left = np.linalg.qr(P)
     right, R_right = np.linalg.qr(Q)
@@ -113,9 +119,10 @@ def faults(report, truth, told):
 
 
 def judged(label, epochs, recipe, has_decay, seed, folder):
-    """Train one model, audit it twice, and yield (told, report, faults) for each audit.
+    """Train one model, audit it twice, and yield three values for each audit.
 
-    told is the value of weight_decay_on that the audit received.
+    The values are the argument weight_decay_on that the audit was given, the report of the audit,
+    and the mistakes in this report.
     """
     if recipe["by"] == "implicit":
         data = movielens(folder)

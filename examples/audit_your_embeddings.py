@@ -1,4 +1,4 @@
-"""Audit real embeddings, and simulated embeddings with a known answer, for docs/howto/audit.md.
+"""Audit real embeddings, and embeddings of simulations with a known answer.
 
     python examples/audit_your_embeddings.py OUT                # simulated data only, seconds
     python examples/audit_your_embeddings.py OUT --data DATA    # also real data, minutes
@@ -6,7 +6,7 @@
 DATA is a folder that contains the folders ml-latest-small (MovieLens), mtg (deck lists), glove50
 and words (GloVe), and completejourney (groceries). For each case, the script writes the page of the
 audit and its numbers to the folder OUT. It also writes the table summary.md and the figure
-robustness.png.
+robustness.png for docs/howto/audit.md.
 """
 
 import argparse
@@ -41,7 +41,8 @@ class Case:
 def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
     """Fit a linear model to interactions, and return its user and item embeddings.
 
-    λ has its default value: with it, the shrinkage of the (rank / 5)-th dimension is one half.
+    λ has its default value. With this λ, the dimension with the number rank / 5 (rounded up) has a
+    shrinkage of one half in Eq. 1, and a shrinkage of 0 in Eq. 2.
     """
     model = fastcos.LinearMF(rank, objective=objective, random_state=0).fit(X)
     users = model.user_embeddings(X)
@@ -50,7 +51,7 @@ def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case
 
 
 def films(data: Path, objective: str = "dropout") -> Case:
-    """Return a model of MovieLens latest-small; films with a single genre are labelled by it."""
+    """Return a model of MovieLens latest-small; a film with a single genre has it as its label."""
     folder = data / "ml-latest-small"
     read = fastcos.read_interactions(folder / "ratings.csv.zip", value="")
     labels = io.read_labels(folder / "movies.csv", read.item_ids, column="genres")
@@ -58,13 +59,13 @@ def films(data: Path, objective: str = "dropout") -> Case:
 
 
 def cards(data: Path) -> Case:
-    """Return a model of Magic decks; cards with a single colour are labelled by it."""
+    """Return a model of Magic decks; a card with a single colour has it as its label."""
     read = fastcos.read_interactions(data / "mtg" / "mtg_csr.npz")
     labels = io.read_labels(
         data / "mtg" / "cards.csv", read.item_ids, column="color", only=set("WUBRG")
     )
     X = read.X
-    X.data[:] = 1  # the number of copies of a card in a deck does not count
+    X.data[:] = 1  # ignore how many copies of a card a deck contains
     return factors(X, 64, labels=texts(labels))
 
 
@@ -108,7 +109,7 @@ def stretched(case: Case) -> Case:
 
 
 def noise(small: bool) -> Case:
-    """Return independent normal numbers, in which no neighbour has a meaning."""
+    """Return rows of independent normal numbers, whose nearest neighbours mean nothing."""
     rng = np.random.default_rng(0)
     n = 500 if small else 10_000
     return Case(rng.standard_normal((n, 32), dtype=np.float32), labels=rng.integers(0, 5, n))
@@ -120,7 +121,7 @@ def texts(labels: io.ItemLabels) -> list[str | None]:
 
 
 def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
-    """Return the functions that make the cases, by the name of the case."""
+    """Return a dict: for the name of each case, the function that makes the case."""
     small = data is None
     found: dict[str, Callable[[], Case]] = {
         "simulation, Eq. 1": lambda: simulated(small, "dropout"),

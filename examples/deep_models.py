@@ -4,9 +4,9 @@
 
 The script fits models to the simulation of the paper by gradient descent. The models are two towers
 of two layers each, or plain user and item vectors with the loss of skip-gram with negative sampling
-(SGNS). Each variant is trained twice on each data set, from two random initialisations. Two runs
-agree if the loss chooses both the predictions and the rescaling D. They may also agree because both
-initialisations have the same distribution.
+(SGNS). Each variant is trained twice on each data set, from two random initialisations. If the loss
+determines both the predictions and the rescaling D, the two runs agree. They may also agree because
+both initialisations have the same distribution.
 
 The script requires torch (``pip install torch``), and takes some minutes for ten data sets. For
 each pair of runs, it measures:
@@ -18,8 +18,8 @@ each pair of runs, it measures:
 - condition: the κ of Theorem 3 between the items of the two runs. To compute κ, the script aligns
   the items by an orthogonal Procrustes rotation; κ is then the square root of exp(h), where h is
   Hilbert's distance between the Gram matrices;
-- to_balance: κ between the users and the items of one run; it is 1 if weight decay has balanced
-  them.
+- to_balance: like "condition", but between the users and the items of one run, and without the
+  rotation. It is 1 if weight decay has balanced the users and the items.
 """
 
 import argparse

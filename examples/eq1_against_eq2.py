@@ -2,15 +2,16 @@
 
     python examples/eq1_against_eq2.py --data DATA --output CSV --page PAGE
 
-For each of five splits, the script holds out a fifth of the interactions. For one half of the
-users, it measures the NDCG of the first 20 recommendations, and chooses the rank and λ of each
-objective with the highest NDCG. It then measures the NDCG of the chosen model for the other half.
+For each of five splits, the script holds out a fifth of the interactions. It measures the NDCG of
+the first 20 recommendations for one half of the users. For each objective, it chooses the rank and
+the λ with which this NDCG is highest. It then measures the NDCG of the chosen model for the other
+half of the users.
 
 Let σ be the singular values and V the right singular vectors of the training data. Both objectives
 predict X V f(σ) V'. For Eq. 1, f(σ) = σ²/(σ² + λ); for Eq. 2, f(σ) = max(0, 1 - λ/σ). λ therefore
 has the unit of σ² in Eq. 1, and the unit of σ in Eq. 2. The grid contains values of the *knee*
-instead of λ. The knee is the singular value at which f is one half (Eq. 1) or at which f becomes 0
-(Eq. 2), divided by the tenth largest singular value.
+instead of λ. Let s be the σ at which f is one half for Eq. 1, and the σ at which f becomes 0 for
+Eq. 2. The knee is s divided by the tenth largest singular value.
 
 DATA is a folder that contains the folders ml-latest-small, online-retail and completejourney.
 Without --data, the script uses only the ten presets of the simulation. Lines that the csv file
@@ -73,7 +74,7 @@ def ndcg(scores, seen_ptr, seen, held_ptr, held):
 
 
 def binary(X, least):
-    """Return the interactions as ones, without items that have fewer than `least` users."""
+    """Set all interactions to 1, and leave out items with fewer than `least` users."""
     X = sp.csr_array(X)
     X = sp.csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape)
     X = X[:, np.flatnonzero(X.sum(axis=0) >= least)]

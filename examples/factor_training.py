@@ -36,9 +36,10 @@ class Observations(NamedTuple):
 def simulated(noise=(1.0, 1.0), shape=(300, 200), rank=8, seed=0):
     """Return all entries of a matrix of the given rank plus noise.
 
-    noise: two standard deviations, for the noise of the first and of the second half of the items.
-        If they differ, one half of the dimensions mainly describes the first half of the items, and
-        the other half of the dimensions mainly describes the second half of the items.
+    noise: the standard deviation of the noise in the first half of the items, and the standard
+        deviation in the second half. If they differ, one half of the dimensions mainly describes
+        the first half of the items, and the other half of the dimensions mainly describes the
+        second half of the items.
     """
     random = np.random.default_rng(seed)
     n, p = shape
@@ -75,7 +76,7 @@ def without_biases(name, users, items, values, least):
 
 
 def movielens(folder):
-    """Return the ratings of MovieLens latest-small minus biases.
+    """Return the ratings of MovieLens latest-small, minus the biases of films and users.
 
     Users and films with fewer than 10 ratings are left out.
     """
@@ -88,7 +89,7 @@ def movielens(folder):
 
 
 def retail(folder):
-    """Return the logarithms of the quantities of Online Retail minus biases.
+    """Return the logarithms of the quantities in Online Retail, minus the biases.
 
     Customers and goods with fewer than 60 pairs are left out.
     """

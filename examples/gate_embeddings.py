@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
 
 def change(old: Version, new: Version, k: int = 10) -> Change:
-    """Compare two versions, in which row i belongs to the same user or item."""
+    """Compare two versions; row i of both versions belongs to the same user or item."""
     lists = [fastcos.top_k(version.items, k=k).indices for version in (old, new)]
     return Change(
         fastcos.metrics.model_change(*old, *new).relative,

@@ -8,12 +8,13 @@ space of the old encoder: its mapped vector, and the vector of the old encoder. 
 predicts the overlap, which is the share of the ten nearest texts that both vectors find. The script
 counts the true overlap for texts that are not in the sample.
 
-The last two columns of the table show a second overlap. The mapped vector of a query searches a
-corpus of the old encoder, and the vector of the new encoder searches the same corpus, embedded by
-the new encoder; the second overlap is the share of neighbours that both searches find. From the
-sample, this overlap can only be measured for small corpora. The column "extrapolated" continues
-these measurements linearly in the logarithm of the size of the corpus. We found no reliable
-interval for the extrapolated overlap, as docs/howto/switch_model.md explains.
+The last two columns of the table show a second overlap, which compares two searches among the same
+texts. One search uses the mapped vector of the query, and the vectors of the texts by the old
+encoder. The other search uses the vectors of the new encoder for both the query and the texts. The
+second overlap is the share of neighbours that both searches find. With the sample alone, this
+overlap can be measured only for corpora that are no larger than the sample. The column
+"extrapolated" continues these measurements linearly in the logarithm of the size of the corpus. We
+found no reliable interval for the extrapolated overlap, as docs/howto/switch_model.md explains.
 
 For 20,000 texts of 384 dimensions, a repetition takes about ten seconds.
 """
@@ -52,7 +53,7 @@ def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> An
 
 
 def shared(first: Any, second: Any) -> float:
-    """Return the share of neighbours that are in both lists of a text: the mean over all texts."""
+    """Return the share of neighbours that are in both lists of a text, averaged over all texts."""
     pairs = zip(first, second, strict=True)
     return float(np.mean([len({*one} & {*other}) / NEAREST for one, other in pairs]))
 
@@ -60,10 +61,12 @@ def shared(first: Any, second: Any) -> float:
 def true_overlaps(
     bridge: EncoderMap, of_old: fastcos.SimilarityIndex, of_new: Any, old: Any, new: Any, texts: Any
 ) -> tuple[float, float]:
-    """Return the overlap of mapped queries with queries of the old encoder, and the second overlap.
+    """Return the true overlap and the second overlap of the query texts.
 
-    The second overlap compares mapped queries, in the corpus of the old encoder, with queries of
-    the new encoder, in the corpus of the new encoder.
+    Both overlaps compare the neighbours of mapped queries in the corpus of the old encoder with
+    other neighbours. For the true overlap, these are the neighbours of old queries in the same
+    corpus. For the second overlap, these are the neighbours of new queries in the corpus of the new
+    encoder.
     """
     mapped = nearest_others(of_old, bridge.transform(new[texts]).astype(np.float32), texts)
     by_old = shared(mapped, nearest_others(of_old, old[texts], texts))

@@ -30,7 +30,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def on_cluster(client: Client, folder: Path) -> None:
-    """Find the neighbours of all items, fit a model of the ratings, and compare measures for it."""
+    """Find the neighbours of all items, fit a model of the ratings, and compare measures."""
     found = distributed.top_k(folder / "items.npy", k=10, out=folder / "neighbors", client=client)
     print(f"wrote the neighbours of {len(found.indices):,} items to {folder / 'neighbors'}")
     model = distributed.fit(fastcos.LinearMF(16), folder / "ratings", client=client)

@@ -8,7 +8,7 @@ wrong. It takes these steps:
 1. It compares similarity measures on the table, fits a model, and exports the embeddings.
 2. It trains a model of implicit (``pip install implicit``), and builds an index of the items of the
    model with their ids. If implicit is not installed, it fits a model of fastcos instead.
-3. It recommends items to the users, without the items that they have seen.
+3. It recommends items to each user, but no items that the user has already seen.
 4. On each day, it removes some items from the index, and adds or replaces others.
 5. It serves the index by ``retrieval_service.py``, changes it over HTTP, and restarts the service.
 
@@ -46,7 +46,7 @@ def run(*words, allowed=(0,)):
 
 
 class Truth:
-    """Rows of a model with their ids, from which the right lists of neighbours are computed."""
+    """Rows of a model with their ids; the correct neighbours are computed from the rows."""
 
     def __init__(self, ids, rows, *, cosine):
         self.row_of = {str(one): row for row, one in enumerate(ids.tolist())}
@@ -78,7 +78,10 @@ class Truth:
 
 
 def lists_of(path, first, second):
-    """Read a table of two columns of ids; return the second ids of each first id, as texts."""
+    """Read two columns of ids from a csv file, as texts.
+
+    Return a dict: for each id in the column `first`, the list of its ids in the column `second`.
+    """
     found = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -214,7 +217,10 @@ def main() -> None:
 
 
 def check_similar(what, truth, folder, ids, left, absent):
-    """Check that similar.csv contains the items `left`, no absent item, and the right lists."""
+    """Check that similar.csv contains all items in `left`, and no item in `absent`.
+
+    Also check that the list of neighbours of each item is correct.
+    """
     found = lists_of(folder / "similar.csv", "item", "neighbor")
     assert set(ids[left].astype(str)) <= set(found)
     ids_found = {*found, *(one for row in found.values() for one in row)}

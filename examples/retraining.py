@@ -8,7 +8,7 @@ same data, from different seeds. The twenty runs form ten pairs. Each run belong
 so the pairs are independent, and the intervals are computed over pairs. In half of the pairs, one
 run has 10 % more weight decay than the other. The cosine softmax has no weight decay, so its runs
 differ in the temperature instead: in half of the pairs, one run has a temperature that is 10 %
-higher. All other models without decay are trained with the same settings in both runs of a pair.
+higher. For every other model without weight decay, the two runs of a pair have the same settings.
 
 DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
 the simulation is used. Items with fewer than ten users are left out. BPR requires the package
@@ -21,10 +21,10 @@ For each pair, the script measures:
   where h is Hilbert's distance between the Gram matrices. It is 1 if the items of one run are a
   rotation of the items of the other run;
 - given, mapped, query_metric: the share of the ten nearest neighbours that is the same in both
-  runs. For "given", the neighbours are those of the trained items; for "mapped", the items of one
-  run are first mapped to the other run by the best linear map; for "query_metric", the neighbours
-  are those by the query metric of each run. The parametrisation explains the increase from "given"
-  to "mapped"; the noise of training explains the remaining difference.
+  runs. For "given", each run finds the neighbours by the cosine of its items. For "mapped", the
+  best linear map first takes the items of one run to the items of the other run. For
+  "query_metric", each run finds the neighbours by its query metric. The parametrisation explains
+  the increase from "given" to "mapped"; the noise of training explains the remaining difference.
 """
 
 import argparse
@@ -42,11 +42,11 @@ from fastcos.auditing import diff_models
 
 RANK, RUNS, LEAST_USERS = 16, 20, 10
 SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
-# A data set with more than MOST_SCORES user-item pairs is not used with losses that need all of
-# these pairs. A data set with more than MOST_LOGITS pairs is not used with towers.
+# SGNS is left out for a data set with more than MOST_SCORES user-item pairs, because its loss needs
+# all of these pairs. Towers are left out for a data set with more than MOST_LOGITS pairs.
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
-# Each key is a kind of decay as the csv file names it; the value is its name in the table.
+# A kind of decay has one name in the csv file (the key) and another in the table (the value).
 NAMES = {"per side, 1 to 9": "λ 9 times as large for items as for users"}
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 
@@ -90,7 +90,10 @@ def bpr(X, seed, decay):
 
 
 def adam(parameters, gradients):
-    """Update the parameters in place by STEPS steps of Adam; gradients() returns gradients."""
+    """Update the parameters in place by STEPS steps of Adam.
+
+    gradients() returns the gradient of the loss with respect to each parameter.
+    """
     moments = [(np.zeros_like(one), np.zeros_like(one)) for one in parameters]
     for step in range(1, STEPS + 1):
         for one, slope, (m, v) in zip(parameters, gradients(), moments, strict=True):
@@ -129,7 +132,9 @@ def cosine_mf(X, seed, temperature):
 
 
 def towers(X, seed, first, last):
-    """Train a user tower with one hidden layer and free item vectors by a softmax over all items.
+    """Train a user tower and free item vectors by a softmax over all items.
+
+    The user tower has one hidden layer.
 
     first: the weight decay of the hidden layer.
     last: the weight decay of the last layer and of the items.
@@ -162,9 +167,10 @@ def towers(X, seed, first, last):
 
 
 def models(X):
-    """Yield (model, decay, train) of each model; train(seed, factor) returns users and items.
+    """Yield (model, decay, train) for each combination of a model and a kind of decay.
 
-    factor multiplies the weight decay or the temperature of the model.
+    train(seed, factor) returns users and items; factor multiplies the weight decay or the
+    temperature of the model.
     """
     # A decay of half of the smallest singular value has an effect but removes no dimension (Eq. 6).
     scale = fastcos.LinearMF(RANK).fit(X).singular_values_.astype(float)[-1] / 2
@@ -187,7 +193,7 @@ def models(X):
 
 
 def kappa(one, other):
-    """Return the condition between the items of two training runs after a Procrustes alignment."""
+    """Align the items of two runs by a Procrustes rotation; return the condition between them."""
     one, other = one.astype(float), other.astype(float)
     turn, _ = scipy.linalg.orthogonal_procrustes(one, other)
     left, right = (rows.T @ rows for rows in (one @ turn, other))
@@ -196,7 +202,7 @@ def kappa(one, other):
         left + tiny * np.trace(left), right + tiny * np.trace(right), eigvals_only=True
     )
     # If a map G leads from one run to the other, the Gram matrix K of the items becomes G' K G.
-    # Because G occurs twice, the condition of G is the square root of the ratio of the eigenvalues.
+    # G occurs twice in G' K G, so the ratio of the eigenvalues is the squared condition of G.
     return float(np.sqrt(ratios[-1] / ratios[0]))
 
 
@@ -218,7 +224,7 @@ def data_sets(folder):
 
 
 def binary(X):
-    """Return the interactions as ones, without items that have fewer than LEAST_USERS users."""
+    """Set all interactions to 1, and leave out items with fewer than LEAST_USERS users."""
     X = sp.csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape)
     X = X[:, np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() >= LEAST_USERS)]
     return sp.csr_array(X[np.flatnonzero(np.asarray(X.sum(axis=1)).ravel() > 0)])
@@ -281,7 +287,7 @@ def table(rows):
         k = of["kappa"]
         cells = [*key, f"{np.median(k):.3g} ({k.min():.3g} to {k.max():.3g})",
                  *(interval(of[name]) for name in FIELDS[5:]), str(len(own))]  # fmt: skip
-        # Kinds of decay with equal results share a row.
+        # If several kinds of decay have equal results, the table shows them in one row.
         if lines and [*lines[-1][:2], *lines[-1][3:]] == [*cells[:2], *cells[3:]]:
             lines[-1][2] += f", or {NAMES.get(cells[2], cells[2])}"
         else:

@@ -242,7 +242,8 @@ class Vectors(BaseModel):
     exclude: for each query, ids that it must not find.
     allowed: the only ids that the queries can find.
     groups: the group of each query.
-    model: the name of the model of the vectors; the answer is an error if the index has another.
+    model: the name of the model that made the vectors. If the index belongs to another model, the
+        status of the answer is 409.
     """
 
     vectors: list[list[float]]
@@ -343,7 +344,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             return is_new
 
     def load_anew() -> None:
-        """Load the current version, which must have the model and the columns of the old one."""
+        """Load the current version; its model and number of columns must not have changed."""
         new = loaded(folder, current[0].index.model if current else model)
         width = new.index.n_features_in_
         if current and width != (before := current[0].index.n_features_in_):
@@ -395,7 +396,10 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         allowed: list[Id] | None,
         groups: list[Id] | None,
     ) -> list[Hits]:
-        """Return the k nearest items of each item, without itself; 404 for an unknown item."""
+        """Return the k nearest items of each item, leaving out the item itself.
+
+        If the index does not contain an item, the status of the answer is 404.
+        """
         batches, names = served(), [id_of(one) for one in ids]
         try:
             vectors = batches.index.vectors_of(names)
@@ -497,7 +501,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         exclude: Annotated[list[str] | None, Query()] = None,
         group: str | None = None,
     ) -> Hits:
-        """Return the k items most similar to an item, without itself and the excluded items."""
+        """Return the k items most similar to an item, leaving out this item and excluded items."""
         without = None if exclude is None else [list(exclude)]
         return neighbors([name], k, without, None, None if group is None else [group])[0]
 

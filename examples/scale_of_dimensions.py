@@ -1,20 +1,21 @@
-"""Measure at which scale of the latent dimensions training ends, by optimiser and number of epochs.
+"""For each optimiser and number of epochs, measure the final scale of the latent dimensions.
 
     python examples/scale_of_dimensions.py --data DATA --cache CACHE --page PAGE --figure PNG
 
-The script trains matrix factorisations from ten seeds. For each seed, it trains a second time from
-a start (the initial embeddings) whose dimensions are rescaled by a D of condition 4. It writes the
-tables and the figure of docs/explanation/scale_of_dimensions.md and, with --output, the means as a
-csv file. It also prints how much the times and the final scales of single training runs differ from
-their predictions. DATA is a folder that contains the folders ml-latest-small and online-retail. The
-folder CACHE contains one line per finished training run, so a stopped script can be resumed. The
-script takes about half an hour on one core.
+The *start* of a training run consists of its initial embeddings. The script trains matrix
+factorisations from ten seeds, and from two starts for each seed. The second start is the first
+start, rescaled by a D of condition 4. The script writes the tables and the figure of
+docs/explanation/scale_of_dimensions.md and, with --output, the means as a csv file. It also prints
+how much the times and the final scales of single training runs differ from their predictions. DATA
+is a folder that contains the folders ml-latest-small and online-retail. The folder CACHE contains
+one line per finished training run, so a stopped script can be resumed. The script takes about half
+an hour on one core.
 
-For each training run, a linear map leads from the canonical form of the model
-(fastcos.canonicalize) to its items. To compute the condition between two runs, the script compares
-their maps, so differences between the predictions have no influence. The overlap is the share of
-the ten nearest neighbours that is the same in both runs. If the overlap of the canonical forms is
-also low, D is not the reason.
+For each training run, a linear map takes the items of the canonical form of the model
+(fastcos.canonicalize) to the trained items. To compute the condition between two runs, the script
+compares their maps, so differences between the predictions have no influence. The overlap is the
+share of the ten nearest neighbours that is the same in both runs. If the overlap of the canonical
+forms is also low, D is not the reason.
 """
 
 import argparse
@@ -47,7 +48,10 @@ FORGETTING = (
 
 
 def regimes(name):
-    """Yield (label, epochs, recipe) of each way to train, with step sizes that suit the data."""
+    """Yield (label, epochs, recipe) for each way to train on the data set `name`.
+
+    A model is measured after each number of epochs in `epochs`. The step sizes suit the data set.
+    """
     dense = name.startswith("simulation")
     slow, fast, batch = (0.003, 0.01, 512) if dense else (0.005, 0.02, 1024)
     gd_step, gd_epochs = (4e-4, 1000) if dense else (2e-3, 500)
@@ -127,7 +131,7 @@ def canonical_items(P, Q):
 
 
 def condition_to_balance(P, Q):
-    """Return the condition of the map from the canonical form, which is balanced, to Q."""
+    """Return the condition of the map from the balanced (canonical) form to Q."""
     return float(np.linalg.cond(canonical(P, Q)[1]))
 
 
@@ -143,9 +147,11 @@ def shared(one, other):
 
 
 def noise_of(data, recipe, P, Q):
-    """Return the condition of the map to SGD's final scale, and the epochs to forget the start.
+    """Return how far a model is from the scale at which SGD ends, and how fast SGD gets there.
 
-    For optimisers other than SGD, both values are empty texts.
+    The two values are the condition of the map to the predicted final scale, and the predicted
+    number of epochs until SGD has forgotten the scale of its start. For optimisers other than SGD,
+    both values are empty texts.
     """
     if recipe["by"] != "sgd":
         return "", ""
@@ -155,7 +161,7 @@ def noise_of(data, recipe, P, Q):
 
 
 def lines_of(data, label, marks, recipe, pair):
-    """Yield the lines of a pair of seeds, each of which is trained from both starts."""
+    """Train each seed of a pair from both starts, and yield the lines of the csv file."""
     starts = {
         (seed, condition): train(data, recipe.get("rank", RANK), recipe, marks, seed, condition)
         for seed, condition in itertools.product(pair, (1.0, CONDITION))
@@ -197,9 +203,12 @@ def forgetting_cases(folder):
 
 
 def forgetting(data, decay, step, seed):
-    """Measure how many epochs SGD takes to forget a rescaling D of condition 4, and where it ends.
+    """Measure how many epochs SGD takes to forget a rescaling D of condition 4.
 
-    The run starts from the scale at which SGD ends, multiplied by D.
+    Two runs of SGD are compared: the first run starts from the scale at which SGD is predicted to
+    end, and the second run starts from D times this scale. SGD has forgotten D if the logarithm of
+    the condition between the two runs is below 1/e of its initial value. The function also measures
+    how far the final scale of SGD is from its prediction and from the balanced form.
     """
     recipe = {"by": "sgd", "start": 0.3, "step": step, "batch": 1, "decays": (decay, decay)}
 
@@ -223,8 +232,8 @@ def forgetting(data, decay, step, seed):
     measured = np.interp(
         goal, logs[[after, after - 1]], [[0, *marks][i] for i in (after, after - 1)]
     )
-    # Train another model from a usual start. The training takes twice the number of epochs after
-    # which the start is predicted to be forgotten, but at least 20 epochs.
+    # Also train a model from a usual start. Predict how many epochs SGD takes to forget this start,
+    # and train for twice as many epochs, but for at least 20.
     usual = max(20, round(2 * noise(*other).epochs_to_forget))
     *_, (P, Q) = train(data, RANK, recipe, [usual], seed)
     return {
@@ -270,10 +279,11 @@ def fill(path, fields, tasks, stop):
 
 
 def study_tasks(folder, only):
-    """Yield the key and the lines of each way to train and pair of seeds.
+    """Yield (key, lines) for each data set, way to train and pair of seeds.
 
-    All ways to train are run with one pair of seeds before the next pair begins. If the script is
-    stopped, it has therefore measured each way to train for about the same number of seeds.
+    lines() trains the models and yields the lines of the csv file. All ways to train are run with
+    one pair of seeds before the next pair begins. If the script is stopped, it has therefore
+    measured each way to train for about the same number of seeds.
     """
     sets = [simulated()] + ([movielens(folder), retail(folder)] if folder else [])
     sets = [data for data in sets if only is None or data.name == only]
@@ -289,7 +299,10 @@ def study_tasks(folder, only):
 
 
 def forgetting_tasks(folder, only):
-    """Yield the key and the line of each measurement of the time to forget."""
+    """Yield (key, lines) for each data set, weight decay and seed.
+
+    lines() measures the time to forget, and returns one line of the csv file.
+    """
     for seed in range(3):
         for data, decay, step in forgetting_cases(folder):
             if only is None or data.name == only:
@@ -321,7 +334,7 @@ MEANS = {
 
 
 def means(lines):
-    """Return {column: (mean, low, high)} over all training runs, by (data, regime, epochs)."""
+    """Return {(data, regime, epochs): {column: (mean, low, high)}} over all training runs."""
     groups = {}
     for line in lines:
         groups.setdefault((line["data"], line["regime"], int(line["epochs"])), []).append(line)
@@ -367,7 +380,7 @@ def print_limits(forgetting_lines, study_lines):
 
 
 def write_means(path, found):
-    """Write a csv file with one line per way to train and number of epochs."""
+    """Write the means to a csv file: a line per data set, way to train and number of epochs."""
     columns = [f"{name}{part}" for name in MEANS for part in ("", "_low", "_high")]
     with path.open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
@@ -412,7 +425,10 @@ def study_table(found, data):
 
 
 def forgetting_table(lines):
-    """Return the Markdown table of the times to forget, with means over three training runs."""
+    """Return the Markdown table of how many epochs SGD takes to forget its start.
+
+    Each number is the geometric mean of three training runs.
+    """
     head = ("data", "decay per observation", "epochs to forget, predicted",
             "epochs to forget, measured",
             "rescaled start: condition between model and predicted scale",
@@ -440,7 +456,7 @@ REFERENCE = {"color": "#555555", "linewidth": 1}  # The style of reference lines
 
 
 def figure(found, lines):
-    """Draw the conditions between two starts, the times to forget, and the final scales."""
+    """Draw how much the start matters, how soon SGD forgets it, and at which scale SGD ends."""
     from matplotlib.figure import Figure
 
     with figure_style():
@@ -454,7 +470,7 @@ def figure(found, lines):
 
 
 def draw_starts(ax, found):
-    """Draw a row for each way to train, with the condition between its two starts."""
+    """Draw a row for each way to train: the condition between the runs from its two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
     # More ways to train were tried on the last data sets than on the first ones. The labels of the
     # last data sets therefore come first.
@@ -495,7 +511,7 @@ def draw_starts(ax, found):
 
 
 def draw_times(ax, lines):
-    """Draw the measured against the predicted epochs until SGD forgets its start."""
+    """Plot the measured number of epochs until SGD forgets its start against the prediction."""
     ends = np.array([1.5, 600])
     for width, dashes in ((1, "-"), (1.5, ":"), (1 / 1.5, ":")):
         ax.plot(ends, ends * width, linestyle=dashes, zorder=0, **REFERENCE)
@@ -511,7 +527,7 @@ def draw_times(ax, lines):
 
 
 def draw_ends(ax, lines):
-    """Draw how far the final scale of SGD is from its prediction and from the balanced form."""
+    """Plot how far the final scale of SGD is from its prediction and from the balanced form."""
     draw_cases(ax, lines, "rescaled_start_to_balanced", "rescaled_start_to_predicted")
     ax.axhline(1.1, zorder=0, linestyle=":", **REFERENCE)
     ax.annotate("1.1", (1, 1.1), xytext=(0, 3), textcoords="offset points")
@@ -530,7 +546,10 @@ def draw_cases(ax, lines, x, y):
 
 
 def common_name(label):
-    """Return the name of a way to train without the step, batch and start of the data set."""
+    """Return a name of a way to train that is the same for all data sets.
+
+    The step, the batch and the start differ between data sets, so words replace their numbers.
+    """
     for size, word in ((("start 0.05", "start 0.02"), "small start"),
                        (("start 0.5", "start 0.2"), "large start"),
                        (("step 0.003", "step 0.005"), "small step"),

@@ -38,7 +38,7 @@ RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
 # The rank of the paper.
 PAPER_RANK = 50
 # Factors by which the λ of Eq. 1 in the paper is multiplied. The λ of Eq. 2 is the square root of
-# the λ of Eq. 1, so it is multiplied by the square root of the factor.
+# the λ of Eq. 1, so a factor of 100 for Eq. 1 is a factor of 10 for Eq. 2.
 STRENGTHS = (0.01, 1.0, 100.0)
 # The paper uses λ = 10,000 in Eq. 1 for 20,000 users. The entries of X'X grow in proportion to the
 # number of users, so λ must grow in the same proportion.
@@ -63,7 +63,7 @@ class SensitivityRow(NamedTuple):
     preset : str
     seed : int
     criterion : str
-        "" for a rank of the grid; otherwise the criterion that chose the rank.
+        The criterion that chose the rank, or "" if the rank belongs to the grid.
     rank : int
     strength : float
         λ divided by the λ of the paper.
@@ -89,7 +89,7 @@ class SensitivityRow(NamedTuple):
 
 
 def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[SensitivityRow]:
-    """Return the rows of one data set, for the ranks of the grid and of the three criteria."""
+    """Score one data set at the ranks of the grid and at the ranks that three criteria choose."""
     random = np.random.default_rng(seed)
     X, clusters = simulation.X, simulation.item_cluster
     task = HeldOutTask.split(X, random, _N_USERS)
@@ -127,7 +127,7 @@ def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[Sen
 
 
 def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: float) -> Any:
-    """Return, for each form, a function that returns the item embeddings of a rank."""
+    """For each form, return a function that returns the item embeddings of a given rank."""
 
     def of_columns(rows: Any) -> Any:
         return lambda rank: rows[:, :rank]
@@ -214,7 +214,10 @@ def conclusions(rows: Sequence[SensitivityRow]) -> list[str]:
 
 
 def summary_table(rows: Sequence[SensitivityRow]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the lines of a table: the mean AUC over the seeds of each preset."""
+    """Return the header of a table, and one line of mean AUCs for each preset.
+
+    The means are over the seeds of the preset.
+    """
     presets = list(dict.fromkeys(row.preset for row in rows))
     lines = []
     for preset in presets:
@@ -288,7 +291,7 @@ _SHOWN = {
 
 
 class CurvePoint(NamedTuple):
-    """The mean of one score over the seeds of a preset, at one rank and the λ of the paper.
+    """The mean of one score over all seeds, for one preset and one rank, with the λ of the paper.
 
     Attributes
     ----------
@@ -309,7 +312,7 @@ class CurvePoint(NamedTuple):
 
 
 def curves(rows: Sequence[SensitivityRow]) -> list[CurvePoint]:
-    """Return the points of the figure, by preset, then by rank."""
+    """Return the points of the figure, ordered by preset, and by rank within a preset."""
     grid = [row for row in rows if row.strength == 1 and not row.criterion]
     scores: dict[tuple[str, str, int], list[float]] = {
         (row.preset, score, row.rank): [] for row in grid for score in (*_SHOWN, "ndcg")
@@ -329,7 +332,7 @@ _RANK_TICKS = (2, 5, 12, 50)
 
 @dataclass
 class SensitivityDisplay:
-    """The AUC of the clusters under several D, by rank; one panel per preset.
+    """The AUC of the clusters under several D, drawn against the rank; one panel per preset.
 
     Lines are means over seeds, and bands are the 95 % t intervals of these means. A vertical line
     marks the rank with the best mean NDCG of held-out interactions.

@@ -1,4 +1,4 @@
-"""Measure the example service under load, with the index of one library after the other.
+"""Measure the example service under load, once with the index of each library.
 
     python -m examples.service_benchmark [ITEMS [COLUMNS]] > examples/service_benchmark.md
 
@@ -11,12 +11,12 @@ examples/load_test.py request the neighbours of random items over 1, 8 and 64 co
 
 - The recall is the share of returned items whose exact score is at least the k-th best. It is
   measured on 500 answers, or on as many answers as the service returns in 30 s.
-- hnswlib is built with M = 16 and ef_construction = 100. It is searched with the smallest ef, among
-  the powers of 2^(1/2), that reaches the required recall for 500 queries.
+- hnswlib is built with M = 16 and ef_construction = 100. It is searched with an ef that is a power
+  of 2^(1/2): the smallest one that reaches the required recall for 500 queries.
 - The resident memory is the memory of the process after the load test, including mapped files.
 
 The script requires fastapi and uvicorn, and apsw for sqlite-vec; it leaves out libraries that are
-not installed. It takes half an hour on two cores, of which building the graph takes ten minutes.
+not installed. It takes half an hour on two cores, including ten minutes to build the graph.
 """
 
 import argparse
@@ -50,7 +50,7 @@ from bench.lab.markdown import print_table
 from examples import load_test, retrieval_service
 
 CONNECTIONS, K, CHOSEN = (1, 8, 64), 10, 500
-# The largest number of seconds for which answers are read to compute the recall.
+# To compute the recall, the script reads answers for at most this many seconds.
 READING = 30.0
 PORT = 8765
 URL = f"http://127.0.0.1:{PORT}"
@@ -94,7 +94,7 @@ def usearch_index(items, folder):
 
 
 def hnswlib_index(items, folder, least_recall):
-    """Return the graph of hnswlib, with the smallest ef that reaches a recall."""
+    """Return the graph of hnswlib; its searches use the smallest ef that reaches the recall."""
     import hnswlib
 
     path = folder / "hnswlib.bin"  # both recall targets use this graph
@@ -157,7 +157,10 @@ LIBRARIES = {
 
 
 def recall(found, items, chosen, best):
-    """Return the share of the items found (n, K) whose exact score reaches the K-th best score."""
+    """Return the share of found items whose exact score is at least the K-th best score.
+
+    found: the numbers of the items that were found, (n, K). best: the K-th best scores, (n,).
+    """
     queries, rows = items[chosen].astype(np.float64), items[found].astype(np.float64)
     lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(rows, axis=2)
     scores = np.einsum("nd,nkd->nk", queries, rows) / lengths

@@ -57,7 +57,7 @@ def train(name: str, X: Any, seed: int) -> tuple[Any, Any]:
 
 
 def recall(users: Any, items: Any, X: Any, held: Any, k: int = 20) -> float:
-    """Return the share of held-out items among the k best unseen items of a user, as a mean."""
+    """Return the share of held-out items among the k best unseen items, averaged over users."""
     lists = fastcos.top_k(users, items, k, measure="dot", exclude=X).indices
     shares = [
         np.isin(found, wanted).sum() / min(k, len(wanted))

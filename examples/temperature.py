@@ -5,7 +5,7 @@
 The script trains models on a small version of the simulation of the paper, for each combination of
 rank, temperature, loss and kind of model. Each model is trained once for 20 passes, and once until
 the held-out loss has stopped falling. The score is the AUC over pairs of items: the probability
-that a pair of one cluster has a larger cosine than a pair of two clusters.
+that two items of the same cluster have a higher cosine than two items of different clusters.
 
 There are four kinds of models:
 
@@ -13,8 +13,8 @@ There are four kinds of models:
   drawn negatives, or with negative sampling.
 - Models in which each user has a vector, trained by full-batch Adam with a softmax over all items.
 - Models in which two layers encode the users, trained in the same way.
-- Models with the loss of word2vec on dot products: ``CosineMF`` with drawn negatives, and user and
-  item vectors with the expected loss.
+- Models with the loss of word2vec on dot products. Some are trained by ``CosineMF`` with drawn
+  negatives; in the others, each user has a vector, and the training uses the expected loss.
 
 Lines that the csv file already contains are not computed again.
 """
@@ -32,9 +32,9 @@ from fastcos.metrics import pair_auc
 
 N_USERS, N_ITEMS, SEEDS = 1000, 200, 10
 RANKS, TEMPERATURES = (6, 10, 50), (0.07, 0.1, 0.15, 0.25, 1.0)
-# SHORT and LONG each contain the largest number of passes and the patience of a training run. The
-# patience is a number of passes: training stops if the held-out loss has not fallen for this number
-# of passes.
+# SHORT limits the short training runs, and LONG limits the long ones. The first number is the
+# largest number of passes. The second number is the patience: training stops if the held-out loss
+# has not fallen for this number of passes.
 SHORT, LONG = (20, 3), (400, 15)
 SHARED = {
     "CosineMF": {"n_negatives": 300},
@@ -122,7 +122,7 @@ def by_gradient(X, rank, temperature, tower, short, seed):
 def by_word2vec(X, rank, n_negatives, short, seed):
     """Train by the expected loss of word2vec, without a bias, by full-batch Adam.
 
-    Return the item vectors, NaN in place of the held-out loss, and the number of steps.
+    Return the item vectors, NaN and the number of steps. NaN means that there is no held-out loss.
     """
     random, seen = np.random.default_rng(seed), X.toarray().astype(float)
     parameters = [random.standard_normal((n, rank)) * 0.3 for n in seen.shape]
@@ -258,7 +258,10 @@ def table(found):
 
 
 def word2vec_table(found):
-    """Return the Markdown table of the AUC of word2vec's loss by negatives, rank and passes."""
+    """Return the Markdown table of the AUC of models with the loss of word2vec.
+
+    A row belongs to a number of negatives, and a column to a rank and a number of passes.
+    """
     keys = [(rank, passes) for rank in RANKS[1:] for passes in ("20", "all")]
     head = ["trained by", "negatives", *(f"rank {rank}, {passes} passes" for rank, passes in keys)]
     out = ["| " + " | ".join(head) + " |", "|---|---:|" + "---:|" * len(keys)]

@@ -4,10 +4,10 @@
 
 The remedies are all measures on the item embeddings of one model, all rescalings of this model, all
 methods of preprocessing, and several ways to train on the cosine. The score of a remedy is the AUC
-over ordered pairs of items: the probability that a pair of one cluster scores higher than a pair of
-two clusters. Each seed draws new data. On the data of each seed, the AUC of a remedy is compared
-with the AUC of the plain cosine of Eq. 1 under D = I. The table shows the mean difference with its
-95 % t interval over seeds.
+over ordered pairs of items: the probability that two items of the same cluster have a higher score
+than two items of different clusters. Each seed draws new data. On these data, the AUC of a remedy
+is compared with the AUC of the plain cosine, which is the cosine of a model of Eq. 1 with D = I.
+The table shows the mean difference with its 95 % t interval over seeds.
 
 The script writes one line per remedy and seed to the csv file, and replaces the table of the page.
 Lines that the csv file already contains are not computed again. At the size of the paper (20,000
@@ -58,8 +58,7 @@ LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cos
 # is therefore labelled.
 N_LABELLED_PAIRS = 1000
 # There are five true clusters, so this number is close to the true rank. The AUC of a model with
-# this rank therefore shows the largest improvement that can be expected from choosing a better
-# rank.
+# this rank therefore shows how much a better choice of the rank can help at most.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -97,7 +96,7 @@ def auc(scores, cluster):
 
 
 def auc_of(items, cluster, measure="cosine"):
-    """Return the AUC of the scores of a measure between the items."""
+    """Score all pairs of items by a measure, and return the AUC of these scores."""
     scores = np.vstack([block for _, block in similarity_blocks(items, measure=measure)])
     if get_measure(measure).name == "spearman_dims":
         # Many rank correlations are equal, but the rounding errors of float32 products make them
@@ -137,7 +136,7 @@ def linear_items(X, **centres):
 
 
 def preprocessed(X):
-    """Return, for each preprocessing, a function that returns the item embeddings of Eq. 1."""
+    """For each preprocessing, return a function that returns the item embeddings of Eq. 1."""
     standard = StandardizeColumns().fit(X)
     none, half = {"row_center": None, "center": None}, PopularityWeights
     return {
@@ -161,7 +160,7 @@ def canonical_items(model, X):
 
 
 def remedies(X, cluster, seed):
-    """Return, by (kind, name), functions that compute the AUC of a remedy.
+    """Return a dict: for the (kind, name) of each remedy, a function that computes its AUC.
 
     For a remedy of kind "training", the function also returns the held-out loss.
     """
