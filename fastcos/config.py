@@ -72,9 +72,9 @@ def set_config(
         ``FASTCOS_N_THREADS``.
     backend : {"pool", "prange"}, optional
         "pool" runs kernels on a thread pool of fastcos. "prange" runs each kernel in one parallel
-        loop of Numba. If a trial shows that Numba's threading layer does not allow calls from
-        several threads, as OpenMP and TBB do, kernels run on the pool nevertheless. Environment
-        variable: ``FASTCOS_BACKEND``.
+        loop of Numba. OpenMP and TBB allow calls from several threads. If a trial shows that
+        Numba's threading layer does not allow such calls, kernels run on the pool even if
+        ``backend`` is "prange". Environment variable: ``FASTCOS_BACKEND``.
     isa : {"amx", "vnni", "avx512", "avxvnni", "avx2", "generic"}, optional
         The widest instruction set that kernels use; the CPU must support it. Results are
         bit-for-bit identical for all instruction sets. Environment variable: ``FASTCOS_ISA``.

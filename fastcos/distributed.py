@@ -69,7 +69,7 @@ QUERIES_PER_TASK = 1 << 17
 # are 1.75 to 1.83 times as fast as one worker.
 MIN_BLOCKS = 8
 # The smallest number of items in a task of top_k. Each task compares its queries with one range of
-# items. Every additional range costs a query additional time, about as much as scoring 100,000
+# items. Every additional range increases the time of a query by about the time for scoring 100,000
 # items. With 2^18 items per task, all tasks of a search together took 1.20 times as long as one
 # search of all items.
 MIN_ITEMS = 1 << 19
@@ -87,8 +87,8 @@ _TASKS_SHARE = 0.5
 # The number of bytes per stored entry in a sparse matrix: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
 # The number of bytes that partial sums take per stored entry of a sparse matrix X. A partial sum
-# takes 256 bytes per column of X. The number of partial sums is the average number of entries of a
-# column, divided by partial_sums.NNZ_PER_COLUMN.
+# takes 256 bytes per column of X. To compute the number of partial sums, divide the average number
+# of entries per column by partial_sums.NNZ_PER_COLUMN.
 _SUM_BYTES_PER_ENTRY = 6
 # If X has fewer stored entries per column than this number, SparseOperator may build the transpose
 # of X instead of computing partial sums.
@@ -128,8 +128,8 @@ def top_k(
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
         The memory in MiB that one task may use. For every worker with n threads and the memory
-        limit M, ``working_memory`` must be at most M / (2 n). The default is the setting
-        ``working_memory``, but at most the smallest M / (2 n) of all workers.
+        limit M, ``working_memory`` must be at most M / (2 n). The default is the smaller of two
+        numbers: the setting ``working_memory``, and the smallest M / (2 n) of all workers.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -236,12 +236,12 @@ def compare(
 ) -> Comparison:
     """Return the comparison that :func:`fastcos.compare` computes, with one task per cell.
 
-    A cell is a candidate of the leaderboard, or a rescaling in one of the fields ``named`` and
-    ``grid`` of the result. The calling process fits the models, and writes the data and the models
-    to files. Every worker reads each file once and keeps the contents, so every worker needs enough
-    memory for X and the models. ``folder`` is a directory that every worker can read under this
-    path. The function creates a temporary directory in ``folder``. The other arguments are those of
-    :func:`fastcos.compare`.
+    A cell is either a candidate of the leaderboard, or one of the rescalings in the fields
+    ``named`` and ``grid`` of the result. The calling process fits the models, and writes the data
+    and the models to files. Every worker reads each file once and keeps the contents, so every
+    worker needs enough memory for X and the models. ``folder`` is a directory that every worker can
+    read under this path. The function creates a temporary directory in ``folder``. The other
+    arguments are those of :func:`fastcos.compare`.
     """
     client = get_client() if client is None else client
     shared_folder = validation.as_path("folder", folder).absolute()
@@ -406,7 +406,7 @@ class ClusterShards(InteractionShards):
 
 
 class _ClusterOperator(Operator):
-    """An operator that computes each product with one task per shard on the workers."""
+    """An operator whose products are computed on the workers, with one task per shard."""
 
     def __init__(self, X: InteractionShards, client: Client, largest_shard: int) -> None:
         self.shape, self.dtype = X.shape, X.dtype

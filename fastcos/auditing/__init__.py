@@ -1,10 +1,11 @@
 """Audit of embeddings: how much their cosines depend on the parametrisation of the model.
 
 A rescaling is a diagonal matrix D with positive entries. If the users of a model are multiplied by
-D and the items by the inverse of D, no prediction changes, but the cosines and the neighbours of
-the items do. This package bounds the change of cosines, and searches for rescalings that remove an
-item from the nearest neighbours of another item. The package also compares the neighbours under
-other parametrisations of the model, and offers similarities that do not depend on D.
+D, and the items by the inverse of D, all predictions stay the same, but the cosines and the
+neighbours of the items change. This package bounds the change of cosines, and searches for
+rescalings that remove an item from the nearest neighbours of another item. The package also
+compares the neighbours under other parametrisations of the model, and offers similarities that do
+not depend on D.
 
 The function ``audit`` in ``item_audit`` draws samples of the items, runs one search (``top_k``) for
 the neighbours of all items, and calls the following modules:

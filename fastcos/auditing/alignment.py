@@ -87,10 +87,10 @@ class Alignment(Record):
     self_match_rate, self_match_rate_before : float, float or None
         Fraction of the shared items that match themselves. ``self_match_rate`` is the fraction
         after the alignment, and ``self_match_rate_before`` is the fraction before the alignment. An
-        item matches itself if, among all new vectors, the item's own new vector or a vector equal
-        to it has the highest cosine with the item's old vector. The self-match rates are computed
-        from at most 2,000 shared items. ``self_match_rate_before`` is None if the two versions have
-        different numbers of columns.
+        item matches itself if its own new vector, or an equal new vector, has the highest cosine of
+        all new vectors with the item's old vector. The self-match rates are computed from at most
+        2,000 shared items. ``self_match_rate_before`` is None if the two versions have different
+        numbers of columns.
     moved : ndarray, int64
         The shared items that changed much more than most shared items, as row numbers in ``items``.
         An item is listed if Fisher's z of the cosine between its old and its new vector is more
@@ -321,7 +321,11 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return factors of both versions; a rotation maps one to the other if predictions agree."""
+    """Return factors of both versions of a model.
+
+    If the predictions agree, a rotation maps the factors of one version to the factors of the other
+    version.
+    """
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))

@@ -15,14 +15,14 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# An attack tries to remove one neighbour from the list of an item. It first looks for weights of
-# the dimensions that move the next k entries of the list closer to the item. If these weights do
+# An attack tries to remove one neighbour from the list of an item. It first looks for dimension
+# weights under which the next k entries of the list move closer to the item. If these weights do
 # not remove the neighbour, the attack tries single competing items, at most _COMPETITORS of them.
 # For each competing item, it looks for weights that move this competing item closer.
 _COMPETITORS = 1
 # The list of an item contains its k nearest neighbours and the next N_LISTED items. An attack has
-# removed a neighbour if at least k items of this list have become nearer to the item than the
-# neighbour.
+# removed a neighbour if at least k items of this list are now nearer to the item than the neighbour
+# is.
 N_LISTED = 48
 # An attack tries only an ascending list of condition numbers, which are called levels. The
 # logarithm of each level is 3 % larger than the logarithm of the previous level; the exact factor
@@ -42,8 +42,8 @@ class Attack(NamedTuple):
         order of the index.
     radius : ndarray (n, k), float64
         The lowest condition number at which the attack found a rescaling that removes the neighbour
-        from the k nearest items. The radius is inf if no rescaling that was tried removed the
-        neighbour, and NaN if the item or the neighbour is a zero row.
+        from the k nearest items. The radius is inf if the attack found no rescaling that removes
+        the neighbour. The radius is NaN if the item or the neighbour is a zero row.
     rescaling : ndarray (n, k, d), float64
         The diagonal of a rescaling D that removes the neighbour: among the rows of ``items / D``,
         the neighbour is not one of the k nearest. All entries of the diagonal are 1 if the attack
@@ -88,11 +88,11 @@ def vertex_attack(
     -----
     Random rescalings are weak attacks, because they remove almost no neighbours. ``vertex_attack``
     therefore gives each dimension either the largest or the smallest weight. Let z be Fisher's z of
-    a cosine. A dimension gets the largest weight if a larger weight increases the difference
-    z(item, competitor) - z(item, neighbour), and the smallest weight otherwise. The certificate of
-    ``family="rescaling"`` tries to prove that the neighbour stays nearer than each competitor. If
-    this proof fails, the certificate provides weights under which the competitor may be nearer; the
-    attack also tries these weights.
+    a cosine. Consider the difference z(item, competitor) - z(item, neighbour). A dimension gets the
+    largest weight if a larger weight increases this difference; otherwise it gets the smallest
+    weight. The certificate of ``family="rescaling"`` tries to prove that the neighbour stays nearer
+    than each competitor. If this proof fails, the certificate provides weights under which the
+    competitor may be nearer; the attack also tries these weights.
 
     Examples
     --------

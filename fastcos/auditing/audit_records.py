@@ -16,15 +16,15 @@ CENTERED = "centered"
 # the form. If the condition number of this map is below SAME_CONDITION, the audit concludes that
 # the factors are in this form. A map with a condition number of 1.05 changes Fisher's z of a cosine
 # by at most 0.05. Gradient training and a randomized SVD return factors that differ slightly from
-# the exact form, so SAME_CONDITION is above 1. Two forms with a condition number of 1.1 between
-# them are still distinguished.
+# the exact form, so SAME_CONDITION is above 1. Two forms are still distinguished if the map between
+# them has a condition number of 1.1.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
 # around the converged form during training. The script examples/scale_of_dimensions.py trained
-# models at least twice as long as it takes until the initial scale is forgotten. In the 232
-# measurements of this script, the condition number of the map from the factors to the converged
-# form was at most 1.08.
+# every model for at least twice the number of epochs after which the initial scale is forgotten.
+# The script made 232 measurements of the map from the factors to the converged form. The condition
+# number of this map was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).
@@ -47,22 +47,22 @@ class RobustnessPoint(Record):
         The limit: the largest condition number of the maps.
     certified_linear : float
         Lower bound on the share of neighbours that survive every invertible linear map. The bound
-        is the share of neighbours that were certified, over all items.
+        is the share of all items' neighbours that were certified.
     certified : float
         Lower bound on the share of neighbours that survive every rescaling. The bound is the share
-        of neighbours that were certified, over the sampled items.
+        of the sampled items' neighbours that were certified.
     unbroken : float
         Upper bound on the share of neighbours that survive every rescaling. The bound is the share
-        of neighbours that no attack removed, over the sampled items.
+        of the sampled items' neighbours that no attack removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
-        Upper bound on the share of neighbours that survive the worst single rescaling. The bound is
-        the share of neighbours that survive the worst rescaling that a search found
-        (:func:`fastcos.auditing.worst_rescaling`).
+        Upper bound on the share of neighbours that survive the worst single rescaling. A search
+        looks for this rescaling (:func:`fastcos.auditing.worst_rescaling`); the bound is the share
+        of neighbours that survive its result.
     worst_linear : float
-        Upper bound on the share of neighbours that survive the worst single linear map. The bound
-        is the share of neighbours that survive the worst linear map that a search found.
+        Upper bound on the share of neighbours that survive the worst single linear map. A search
+        looks for this map; the bound is the share of neighbours that survive its result.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling. The logarithms of the entries of a
         random rescaling are uniformly distributed.
@@ -94,8 +94,9 @@ class VariantScores(Record):
         Condition number of the linear map from the audited items to the variant; None if the map is
         not invertible.
     jaccard, overlap : float
-        Jaccard index and rank-biased overlap between the k nearest neighbours in the variant and in
-        the audited embeddings; means over sampled items.
+        Jaccard index and rank-biased overlap of two lists: the k nearest neighbours in the variant,
+        and the k nearest neighbours in the audited embeddings. Both numbers are means over the
+        sampled items.
     neighbors_kept : float
         Share of the k nearest neighbours in the audited embeddings that are also among the k
         nearest in the variant; mean over sampled items.

@@ -30,8 +30,8 @@ DEPTH = 6
 # with a list that is _GROWTH times as long.
 _GROWTH = 8
 # A search tries only an ascending list of condition numbers, which are called levels. The logarithm
-# of each level is exp(_LEVEL_STEP) times the logarithm of the level before it. Rounding a radius
-# down to a level therefore lowers its logarithm by at most 1 %.
+# of each level is 1 % larger than the logarithm of the previous level; the exact factor is
+# exp(_LEVEL_STEP). Rounding a radius down to a level therefore lowers its logarithm by at most 1 %.
 _LEVEL_STEP = 0.01
 # The logarithm of the lowest condition number that a search tries. A map with the condition number
 # exp(_MIN_LOG_LEVEL) is so near to the identity that it does not change float32 rows.
@@ -97,8 +97,8 @@ def certified_neighbors(
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
         "rescaling", the function takes longer and examines only condition numbers up to
-        ``condition``. A radius above ``condition`` in the result is therefore the radius for the
-        family "linear".
+        ``condition``. If a radius in the result exceeds ``condition`` by more than a rounding
+        error, it is therefore the radius for the family "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
 
@@ -120,14 +120,15 @@ def certified_neighbors(
     Notes
     -----
     A linear map with the condition number κ changes Fisher's z of a cosine, z = artanh(cosine), by
-    at most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be
-    Fisher's z of the cosine of item i and its (k + 1)-th nearest item. Under such a map, neighbour
-    j stays among the k nearest items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For
-    rescalings, the function tests every item m that is not one of the k nearest: can any rescaling
-    make item m nearer to item i than neighbour j is? For one fixed ratio between the norms of items
-    j and m, the test is a linear programme. The function solves these linear programmes for the
-    4,096 items m that are nearest to item i. For all other items m, the function uses the condition
-    for linear maps: neighbour j stays nearer than item m if z_ij - z_im is larger than 2 ln κ.
+    at most ln κ. Let z_ij be Fisher's z of the cosine between item i and item j. Let z_i(k+1) be
+    Fisher's z of the cosine between item i and its (k + 1)-th nearest item. Under such a map,
+    neighbour j stays among the k nearest items of item i if z_ij - z_i(k+1) is larger than 2 ln κ.
+    For rescalings, the function tests every item m that is not one of the k nearest: can any
+    rescaling make item m nearer to item i than neighbour j is? For one fixed ratio between the
+    norms of items j and m, the test is a linear programme. The function solves these linear
+    programmes for the 4,096 items m that are nearest to item i. For all other items m, the function
+    uses the condition for linear maps: neighbour j stays nearer than item m if z_ij - z_im is
+    larger than 2 ln κ.
 
     Examples
     --------
@@ -148,9 +149,9 @@ def certified_neighbors(
     )
     radius = linear_radii(sample, neighbors.indices, k)
     if family == "rescaling":
-        # The last level is ``condition``. A neighbour that is certified at the last level must
-        # count as certified at ``condition``, so its radius must be above ``condition``. Therefore
-        # all levels are raised slightly.
+        # The last level is ``condition``. A neighbour counts as certified only if its radius is
+        # above ``condition``. All levels are raised slightly, so that a neighbour whose radius is
+        # the last level counts as certified.
         levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
         radius = np.maximum(radius, rescaling_radii(sample, k, levels, progress))
     indices, scores = neighbors.indices[:, :k].copy(), neighbors.scores[:, :k].copy()
@@ -175,7 +176,7 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
 
 
 def levels_up_to(condition: float, step: float) -> Floats:
-    """Return ascending condition numbers, of which ``condition`` is the largest.
+    """Return condition numbers in ascending order; the largest is ``condition``.
 
     The logarithms form a geometric sequence: each one is exp(``step``) times the one before it.
     """
@@ -196,8 +197,8 @@ def rescaling_radii(
 ) -> Floats:
     """Return the radii (n, k) of the k nearest neighbours for the family "rescaling".
 
-    Each radius is one of the ascending ``levels``, or a number that is computed only from Fisher's
-    z of the cosines. Each edge is first examined with a list of the ``first_list`` nearest
+    Each radius is either one of the ascending ``levels`` or a number that is computed from Fisher's
+    z of the cosines alone. Each edge is first examined with a list of the ``first_list`` nearest
     competing items, which suffices for most edges. If a longer list could raise the radius of an
     edge, the edge is examined again with longer lists of up to ``longest_list`` items. For items
     that are not in the list, the code uses a general bound: a map with the condition number κ

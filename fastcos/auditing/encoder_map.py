@@ -201,12 +201,12 @@ def map_encoder(
     )
     # The final map is fitted on all texts, whereas the map of a fold is fitted on only nine tenths
     # of the texts. The final map therefore has a larger overlap than the maps of the folds. To
-    # estimate how much larger, the function also fits maps on half as many texts as the maps of the
-    # folds. ``gain`` is the mean overlap of the maps of the folds, minus the mean overlap of the
-    # maps that are fitted on half as many texts. Let m be the number of texts on which a map is
-    # fitted. If the error of a map is proportional to 1 / m, the overlap of the final map is larger
-    # by 10 % of ``gain``. If the error decreases linearly with log m, it is larger by 15 % of
-    # ``gain``.
+    # estimate the increase, the function fits a second map for each fold, on half of the texts of
+    # the first map. ``gain`` is the mean overlap of the first maps of all folds, minus the mean
+    # overlap of their second maps. Let m be the number of texts on which a map is fitted. If the
+    # error of a map is proportional to 1 / m, the overlap of the final map exceeds the overlap of
+    # the first maps by 10 % of ``gain``. If the error decreases linearly with log m, the overlap of
+    # the final map exceeds the overlap of the first maps by 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -260,7 +260,7 @@ def _nearest(
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the standard error of the mean overlap, over texts or over folds: the larger one."""
+    """Return the larger of two standard errors of the mean overlap: over texts, and over folds."""
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

@@ -109,8 +109,8 @@ def audit(
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
         recognises factors that were trained with a weight decay proportional to the number of
-        interactions of each row, as in ALS-WR. Many epochs of stochastic gradient descent lead to
-        nearly the same form as ALS-WR if all observations have equal noise.
+        interactions of each row, as in ALS-WR. If all observations have equal noise, many epochs of
+        stochastic gradient descent lead to nearly the same form as ALS-WR.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
         With ``gradient_noise``, the audit recognises factors to which stochastic gradient descent
@@ -135,21 +135,21 @@ def audit(
         dot products of one user with several items, such as BPR or a softmax over items. Choose
         "ranking" as well if the model trains a bias per user. If the same vector is added to all
         items, all scores of a user change by the same number. This does not change a ranking loss,
-        because the number cancels in the differences of the scores. If there is a bias per user,
-        the bias can absorb the number. If ``trained_on`` is "ranking", the audit also compares the
-        items with centred items, from which the mean of the items has been subtracted. If
-        ``trained_on`` is "ranking", the audit also centres the items before it computes the query
-        metric.
+        because the number cancels in the differences of the scores. If the model trains a bias per
+        user, a change of the bias can cancel the number. If ``trained_on`` is "ranking", the audit
+        also compares the items with centred items, from which the mean of the items has been
+        subtracted. If ``trained_on`` is "ranking", the audit also centres the items before it
+        computes the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
-        weights of the rows. Pass "not both" if the loss had weight decay only on users, only on
-        items, or on neither. If the loss had weight decay on both users and items, and if training
-        has converged, the weight decay has determined the scale of each dimension, as in Eq. 2 of
-        the paper. If weight decay has determined the scale, a rescaling D would increase the loss.
-        After converged training with weight decay on users and items, the Gram matrices of users
-        and items are equal. If ``users`` are passed, the audit checks whether the Gram matrices are
-        equal. If the Gram matrices of users and items differ, the report says so and assumes that D
-        is arbitrary.
+        weights of the rows. Pass "not both" if the loss had no weight decay, or if it had weight
+        decay only on users or only on items. If the loss had weight decay on both users and items,
+        and if training has converged, the weight decay has determined the scale of each dimension,
+        as in Eq. 2 of the paper. If weight decay has determined the scale, a rescaling D would
+        increase the loss. After converged training with weight decay on users and items, the Gram
+        matrices of users and items are equal. If ``users`` are passed, the audit checks whether the
+        Gram matrices are equal. If the Gram matrices of users and items differ, the report says so
+        and assumes that D is arbitrary.
 
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
@@ -434,9 +434,9 @@ def _study_sensitivity(
 ) -> dict[str, Any]:
     """Return the fields of Audit about the sensitivity index.
 
-    The sensitivity index is computed from the edges of ``index_sample``. The mean of the index over
-    random bases is computed from the edges of ``certificate_sample``, which is smaller than
-    ``index_sample``.
+    The sensitivity index is computed from the edges of ``index_sample``. The index is also computed
+    in several random bases, to return its mean over these bases. For the random bases, the function
+    uses the edges of ``certificate_sample``, which is smaller than ``index_sample``.
     """
     sensitivity, shares = sensitivity_index(index_sample, lists[index_sample.rows])
     random_basis_indices = [

@@ -3,9 +3,10 @@
 If a model is trained again, it may make the same predictions with embeddings that are expressed in
 different coordinates. The cosines and the neighbours of the items may differ although the
 predictions of the model have not changed. ``diff_models`` therefore maps the old items to the
-coordinates of the new items, once by the best rescaling and once by the best linear map, and then
-compares the neighbours of the mapped old items with those of the new items. If neighbours still
-differ after the mapping, the difference is a real change of the model.
+coordinates of the new items: once by the best rescaling, and once by the best linear map. After
+each of the two mappings, the function compares the neighbours of the mapped old items with the
+neighbours of the new items. If neighbours still differ after the mapping, the difference is a real
+change of the model.
 """
 
 from dataclasses import dataclass
@@ -281,8 +282,8 @@ def _fit_linear_map(
     U, s, Vt = U[:, is_nonzero], s[is_nonzero], Vt[is_nonzero]
     inner = U.T @ R_target
     G = Vt.T @ (inner / s[:, np.newaxis])
-    # The condition number of the map is computed on the span of the source rows only, because the
-    # map is 0 on the remaining directions.
+    # The map is 0 on all directions that are orthogonal to the source rows. The condition number of
+    # the map is therefore computed only on the span of the source rows.
     values = np.linalg.svd(Vt @ G, compute_uv=False)
     smallest = values[min(Vt.shape[0], G.shape[1]) - 1]
     condition = float(values[0] / smallest) if smallest > 0 else float("inf")

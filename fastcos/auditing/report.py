@@ -79,9 +79,8 @@ class Audit(Record):
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
-        Name of the entry of ``parametrizations`` whose cosines are nearly equal to the cosines of
-        the audited factors. The attribute is None if there is no such entry, or if there is only
-        one dimension.
+        Name of the entry of ``parametrizations`` that has nearly the same cosines as the audited
+        factors. The attribute is None if there is no such entry, or if there is only one dimension.
     epochs_to_forget : float or None
         Predicted number of further epochs of stochastic gradient descent until the distance of the
         factors from convergence has fallen to 1/e of its current value. ``epochs_to_forget`` is
@@ -115,8 +114,8 @@ class Audit(Record):
     label_test : LabelTest or None
         Test of whether the audited cosines recover the labels; None if no labels were passed.
     label_recovery : LabelRecovery or None
-        How well cosines recover the labels under rescalings, as a range of the AUC; None if no
-        labels were passed.
+        Range of the AUC under rescalings, which shows how well cosines recover the labels; None if
+        no labels were passed.
     hubness : metrics.Hubness
         Statistics of the number of neighbour lists that contain each item.
     popularity : metrics.PopularityBias or None
@@ -162,7 +161,7 @@ class Audit(Record):
 
     @property
     def at_condition(self) -> RobustnessPoint:
-        """The entry of ``robustness`` for the condition number of the verdict."""
+        """The entry of ``robustness`` at ``condition``, the condition number of the verdict."""
         return next(point for point in self.robustness if point.condition == self.condition)
 
     @property
@@ -366,7 +365,7 @@ class Audit(Record):
         )
 
     def _difference(self) -> str:
-        """Return sentences about how far the Gram matrices of users and items are from equal."""
+        """Return sentences about how much the Gram matrices of users and items differ."""
         if self.condition_to_balance == float("inf"):
             return (
                 "The audited users and items do not have the same rank, so no linear map makes "
@@ -708,7 +707,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return the end of a sentence with the name of a variant, and sentences with its numbers."""
+    """Return text about a variant: its name, which ends the caller's sentence, and its numbers."""
     distance = (
         ""
         if variant.condition is None

@@ -27,18 +27,19 @@ def robustness_curve(
 ) -> tuple[RobustnessPoint, ...]:
     """Return the points of the robustness curve, in ascending order of the condition number.
 
-    There is one point for each number in CONDITIONS, and one for ``condition``. ``sample`` contains
-    all items, and the row numbers of the sampled items. Only the edges of the sampled items are
-    certified and attacked under rescalings. For each edge of each item, ``linear`` (p, k) contains
-    the certified radius under linear maps. ``generator`` draws everything that is random: the
-    samples and the starting points of the map search, and the random rescalings.
+    The condition numbers of the points are the numbers in CONDITIONS, and ``condition``. ``sample``
+    contains all items, and the row numbers of the sampled items. Under rescalings, only the edges
+    of the sampled items are certified and attacked. For each edge of each item, ``linear`` (p, k)
+    contains the certified radius under linear maps. ``generator`` draws the samples and the
+    starting points of the map search, and also the random rescalings.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a
     # condition number only if its certified radius is larger than this condition number. Each entry
     # of ``levels`` is therefore slightly larger than the condition number at the same index. An
-    # edge counts as removed at a condition number if the radius of an attack is at most this
-    # condition number. The attacks therefore try exactly the numbers in ``conditions``.
+    # edge counts as removed at a condition number if an attack has removed it by a rescaling with
+    # at most this condition number. The attacks therefore try exactly the numbers in
+    # ``conditions``.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)
@@ -59,8 +60,8 @@ def robustness_curve(
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
         # number. The largest share of neighbours that a map can replace therefore never falls as
-        # the condition number rises. Every rescaling is a linear map. At each condition number, the
-        # largest share is therefore at least as high for linear maps as for rescalings.
+        # the condition number rises. Every rescaling is a linear map. At each condition number,
+        # linear maps can therefore replace at least as large a share as rescalings.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

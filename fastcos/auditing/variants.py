@@ -54,7 +54,8 @@ _FORMS = {
         "of RecTools, and the paper's remedy for items",
     ),
 }
-# Descriptions of the forms of a model in which users and items have the same weighted Gram matrix.
+# Descriptions of the weighted forms of a model. In a weighted form, users and items have the same
+# weighted Gram matrix.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
         "users and items have the same weighted Gram matrix, where the weight of a row is its "
@@ -72,7 +73,7 @@ class Variant(BaseMeasure):
     """A similarity measure: the cosine of rows that are derived from the audited items.
 
     - ``name``: The name of the variant.
-    - ``meaning``: A description of the derived rows.
+    - ``meaning``: A description of the rows of the variant.
     - ``condition``: The condition number of the map from the audited items to the variant. None if
       the map is not invertible, or if the variant is not a parametrisation of the model.
     - ``transform``: A function that maps rows of the items to rows of the variant, and preserves
@@ -104,9 +105,10 @@ def parametrizations(
     ``users`` is None, the function yields only V, up to a rotation.
 
     - ``items``, ``users`` (d, d): The second moments of the items and of the users.
-    - ``weighted``: A dict from the name of a weighted form to the weighted second moments of the
-      items and of the users. In a weighted form, items and users have equal weighted second moments
-      (Lemma B of docs/explanation/theorems.md for ALS-WR, Theorem 9 for gradient noise).
+    - ``weighted``: A dict whose keys are the names of weighted forms. Each value is a pair: the
+      weighted second moments of the items, and those of the users. In a weighted form, items and
+      users have equal weighted second moments. Lemma B of docs/explanation/theorems.md shows this
+      for ALS-WR, and Theorem 9 for gradient noise.
     """
     values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
@@ -170,10 +172,10 @@ def invariant_baselines(
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the parametrisation that the audited items already have, or None.
 
-    If the items match several parametrisations, the function returns the nearest one. The nearest
-    parametrisation is the one whose map from the audited items has the lowest condition number. The
-    condition number of a map bounds the change of every cosine (Theorem 3 of
-    docs/explanation/theorems.md).
+    If the items match several parametrisations, the function returns the nearest one. To find the
+    nearest one, the function compares the maps from the audited items to these parametrisations,
+    and chooses the map with the lowest condition number. The condition number of a map bounds the
+    change of every cosine (Theorem 3 of docs/explanation/theorems.md).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None

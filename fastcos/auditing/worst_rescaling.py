@@ -24,8 +24,8 @@ from fastcos.validation import Floats, Integers
 FAMILIES = ("rescaling", "linear")
 # If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
 # counted for all items. If there are more than _ALL_ROWS items, the search uses a sample of
-# _SEARCHED_ROWS items. Replaced neighbours are then counted for up to _ALL_ROWS items outside the
-# sample.
+# _SEARCHED_ROWS items. Replaced neighbours are then counted for other items, at most _ALL_ROWS of
+# them.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the limit would be
 # exceeded, the search samples fewer items, but at least _MIN_ROWS.
@@ -40,36 +40,37 @@ N_STARTS, _MAX_STARTS = 16, 1000
 # 50 dimensions, an audit uses 4 starting points. The share of replaced neighbours is 0.2 percentage
 # points higher with 4 starting points than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips of weights per dimension in one search. A search on a sample tries only half
-# as many flips. With more flips, it would find a map that replaces more neighbours of the sampled
-# items, but not more neighbours of other items. A search for a linear map also tries only half as
-# many flips. For 1,000 items with 50 dimensions, a search uses all items. Twice the number of flips
-# would then increase the share of replaced neighbours by only 0.3 percentage points.
+# In one search, the number of trial flips of weights is _FLIPS_PER_DIMENSION times the number of
+# dimensions. A search on a sample tries only half as many flips. With more flips, the search would
+# find a map that replaces more neighbours of the sampled items, but this map would not replace more
+# neighbours of other items. A search for a linear map always tries only half as many flips. For
+# 1,000 items with 50 dimensions, a search uses all items. Twice the number of flips would then
+# increase the share of replaced neighbours by only 0.3 percentage points.
 _FLIPS_PER_DIMENSION = 12
-# When no flip of a single weight replaces more neighbours, this number of weights are flipped
-# together, and the search continues from there.
+# If no flip of a single weight replaces more neighbours, the search flips this number of weights
+# together, and continues.
 _FLIPPED_TOGETHER = 3
 # A competing item may replace a neighbour of a sampled item: after a map, the competing item is
-# nearer to the sampled item than the neighbour is. Let z be the artanh of a cosine with the sampled
-# item. The gap between a competing item and a neighbour is the z of the neighbour minus the z of
-# the competing item. Let κ be the condition number. If the gap exceeds _PROVEN_GAP * log(κ), the
-# competing item cannot replace the neighbour under any map (Theorem 6). To save time, the search
-# considers only competing items whose gap is at most _SEARCH_GAP * log(κ). With a _SEARCH_GAP of
-# 0.6, the search in a small model would miss some of the edges that a map can remove.
+# nearer to the sampled item than the neighbour is. Let z be the artanh of the cosine between an
+# item and the sampled item. The gap between a competing item and a neighbour is the z of the
+# neighbour minus the z of the competing item. Let κ be the condition number. If the gap exceeds
+# _PROVEN_GAP * log(κ), the competing item cannot replace the neighbour under any map (Theorem 6).
+# To save time, the search leaves out all competing items whose gap exceeds _SEARCH_GAP * log(κ).
+# With a _SEARCH_GAP of 0.6, the search in a small model would miss some of the edges that a map can
+# remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The number of removed edges is a step function without a useful gradient. The first starting
-# points are therefore computed from the gradient of a smoothed number. For each of these starting
-# points, _WIDTHS contains one width of the smoothing. A width of 1 is the largest change of a score
-# that a map can cause.
+# points are therefore computed from the gradient of a smoothed count of removed edges. For each of
+# these starting points, _WIDTHS contains one width of the smoothing. A width is given as a multiple
+# of the largest change of a score that a map can cause.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step of the search uses the next
 # width. A step starts from the map that the previous step found, and computes the gradient at this
 # map.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # For a robustness curve, most searches start from the map that was found for another condition
-# number. The number of trial flips of weights in such a search is _CURVE_FLIPS_PER_DIMENSION times
-# the number of dimensions. The shares of replaced neighbours after 1, 2 and 4 flips per dimension
-# differ by at most 1 %.
+# number. Such a search tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. With 1, 2
+# or 4 flips per dimension, the shares of replaced neighbours differ by at most 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
@@ -121,8 +122,8 @@ def worst_rescaling(
     :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
     is not certified may be removed by some map, but different neighbours may require different
     maps. A model uses only one parametrisation at a time, so ``worst_rescaling`` searches for the
-    worst single map. The function returns a lower bound on the share of neighbours that the worst
-    map replaces, because a longer search may find a worse map.
+    worst single map. The search may miss the worst map. The share of neighbours that the returned
+    map replaces is therefore a lower bound on the share that the worst map replaces.
 
     Parameters
     ----------
@@ -149,8 +150,9 @@ def worst_rescaling(
     flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
     three random weights, and continues. The first starting points are computed from the gradient of
     a smoothed count of removed neighbours; the remaining starting points are random. To find a
-    linear map, the search computes a gradient with respect to the metric GG' of the previous map G,
-    and uses the eigenvectors of this gradient as its basis.
+    linear map, each step of the search computes a gradient with respect to the metric GG', where G
+    is the map that the previous step found. The step then uses the eigenvectors of this gradient as
+    its basis.
 
     If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
     for all items. If there are more than 1,000 items, the search uses a sample of at most 500
@@ -206,7 +208,7 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def worst(self, condition: float) -> WorstRescaling:
-        """Return the worst rescaling that a search finds for a condition number."""
+        """Search for the worst rescaling with a given condition number, and return the result."""
         units, n = self._searched.units, self._n_starts
         identity = np.eye(units.shape[1])
         starts = self._generator.random((n, units.shape[1])) < 0.5
@@ -262,7 +264,7 @@ class MapSearch:
         return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
-        """Return a WorstRescaling that states which share of neighbours a map replaces.
+        """Return a WorstRescaling, which contains the share of neighbours that a map replaces.
 
         ``condition`` is the condition number of the map.
         """
@@ -277,7 +279,7 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run a local search per condition; return the final weights and counts of lost edges.
+        """Run a local search per condition; return the final weights and counts of removed edges.
 
         Each of the s searches starts with the largest weight in the dimensions where ``is_high``
         (s, d) is true, and with the smallest weight in the other dimensions. The result contains
@@ -379,8 +381,8 @@ class _Edges:
 
         Let z be the artanh of the cosine between a listed item and the sampled item. The function
         counts the items whose z is at least z_k - ``gap`` ln(condition), where z_k is the z of the
-        k-th neighbour. If ``gap`` is _PROVEN_GAP, the items that are not counted stay farther away
-        than all k neighbours under every map with the condition number ``condition``.
+        k-th neighbour. If ``gap`` is _PROVEN_GAP, all k neighbours stay nearer than every item that
+        is not counted, under every map with the condition number ``condition``.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

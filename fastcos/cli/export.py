@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the model, transform its embeddings as --form says, and write the arrays."""
+    """Read the model, transform its embeddings as requested by --form, and write the arrays."""
     folder = options.out_directory(args)
     form = validation.as_choice("--form", args.form, MEANINGS)
     if form == "canonical" and is_model_folder(args.items):

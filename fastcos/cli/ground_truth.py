@@ -69,7 +69,7 @@ def _vectors(name: str, path: str, dataset: str, args: argparse.Namespace) -> tu
 
 
 def _result_of_ids(path: str, k: int, query_ids: Any, ids: Any) -> Any:
-    """Read a table of query ids and neighbour ids as positions (n, k); -1 pads short lists."""
+    """Read a table of query ids and neighbour ids; return positions (n, k), padded with -1."""
     pairs = io.read_interactions(path, user="query", item="neighbor", value="")
     positions = positions_in(ids, pairs.item_ids)
     rows = positions_in(query_ids, pairs.user_ids)

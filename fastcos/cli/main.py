@@ -202,7 +202,7 @@ def _show_warnings_as_messages() -> Iterator[None]:
 
 
 def _format_error(error: Exception, parser: argparse.ArgumentParser) -> str:
-    """Return the text of an error, with flags in place of argument names and without errno."""
+    """Return the text of an error; flags replace argument names, and errno is left out."""
     if isinstance(error, OSError) and error.strerror:
         reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
         return reason if error.filename is None else f"{error.filename}: {reason}"

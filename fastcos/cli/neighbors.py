@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 def _calibration(
     args: argparse.Namespace, measure: Any
 ) -> tuple["Calibration | None", float | None]:
-    """Return the calibration of --calibration, and the lowest score that a neighbour can have.
+    """Return the calibration that --calibration names, and the lowest allowed score.
 
     The option --fpr or --min-score determines the lowest score.
     """

@@ -94,10 +94,10 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Let errors in the `with` block mention `flag`, the flag of the table that is read.
+    """While the `with` block reads a table, let errors mention `flag`, the flag of this table.
 
-    Some tables, such as the table of --names, have no flags that choose their columns. An error
-    about a column of such a table must therefore mention the flag of the table itself.
+    Some tables, such as the table of --names, have no flags that choose their columns. If a column
+    of such a table is faulty, the error must therefore mention the flag of the table itself.
     `name_option` is the flag that chooses the column of names; it is None if there is no such flag.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
@@ -153,8 +153,9 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read vectors and ids from the columns given by --vector-column and --id-column.
 
-    If `shared` is true, the two options may be meant for the file of items only. They are therefore
-    ignored if `path` is a .npy file, which has no columns.
+    If `shared` is true, the same two options are used for several files, and the user may mean them
+    only for the file of items. They are therefore ignored if `path` is a .npy file, which has no
+    columns.
     """
     from fastcos.io import read_vectors
 
@@ -272,7 +273,7 @@ def check_labels(args: argparse.Namespace) -> None:
 def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
     """Read the column of --label-column; None if the option is not given.
 
-    check_labels must have accepted the arguments.
+    The caller must first have passed the same arguments to check_labels.
     """
     from fastcos.io import read_labels
 
@@ -299,7 +300,10 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
 
 
 def report_labels(item_labels: "ItemLabels") -> tuple[list[str | None], dict[str, Any]]:
-    """Print how many items have a label; return the label of each item, and the printed counts."""
+    """Print how many items have a label.
+
+    Return the label of each item, and a dict with the printed counts.
+    """
     n_labelled, classes = int((item_labels.labels >= 0).sum()), item_labels.classes.tolist()
     _, _, _, n_several, n_none, n_other, n_unknown = item_labels
     items, column, names = item_labels.columns.values()
@@ -383,7 +387,10 @@ def as_rescaling(text: str) -> "str | Rescaling":
 
 
 def parse_rescalings(args: argparse.Namespace) -> "list[str | Rescaling] | None":
-    """Return the named rescalings and those of --rescaling; None if the option is not given."""
+    """Return all named rescalings, followed by the rescalings of --rescaling.
+
+    Return None if --rescaling is not given.
+    """
     from fastcos.similarity.rescalings import rescalings
 
     if not args.rescaling:

@@ -192,7 +192,8 @@ def _recommend() -> None:
 def _search() -> None:
     """Search dense rows in every way.
 
-    Few number types are enough, because the same kernels search rows of every number type.
+    It is enough to search rows of a few number types, because the same kernels search rows of every
+    number type.
     """
     one_item = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     items, queries = _vectors("float32"), _vectors("float64", 100) / 3
@@ -270,8 +271,8 @@ def _audit(dtype: str) -> None:
     from fastcos import auditing, metrics
     from fastcos.similarity import cosine_bounds
 
-    # With 60 items, a single thread searches for each query. With 512 panels (blocks of PANEL
-    # items), several threads share the search for a few queries.
+    # With 60 items, the search for one query uses a single thread. With 512 panels of PANEL items
+    # each, several threads share the search for a few queries.
     for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)

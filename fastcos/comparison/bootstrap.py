@@ -68,7 +68,8 @@ class Evaluation:
       the task itself has tested the candidates, `chance` is None, and `outcomes` contains the test
       results.
     - `baseline`: the trivial answer in words, such as "by chance".
-    - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
+    - `trivial`: the name of the table row that contains the trivial answer, or "" if the table has
+      no such row.
     - `trivial_scores`: further scores of the trivial answer, as a dict that maps the name of each
       score to the function that estimates this score.
     - `outcomes`: the results of the tests that the task has already performed.
@@ -114,8 +115,8 @@ def rank(
     """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
     The conclusion uses cross-fitting: each half of the units chooses the best candidate, and the
-    other half measures the lead of this candidate. Without cross-fitting, the lead would be too
-    large, because the same units would choose the best of many candidates and measure its lead.
+    other half measures the lead of this candidate. Without cross-fitting, the same units would
+    choose the best of many candidates and also measure its lead, so the lead would be too large.
     """
     n = evaluation.n_units
     all_units = np.ones((1, n))
@@ -214,11 +215,11 @@ def _best_of_items(
     rows: Sequence[LeaderboardRow],
     halves: "_CrossFitting",
 ) -> tuple[Candidate | None, str]:
-    """Return the best of the candidates that compare items, and a sentence about this candidate.
+    """Return the best candidate that compares items with each other, and a sentence about it.
 
     If all candidates compare items with each other, the function returns None and an empty
-    sentence. The best candidate is the baseline, unless another candidate has a significant
-    cross-fitted lead over the baseline.
+    sentence. If no other candidate has a significant cross-fitted lead over the baseline, the
+    baseline is the best candidate.
     """
     numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
     if len(numbers) == len(candidates):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # In a list of rescalings, EQ2 stands for the second objective (Eq. 2). In _OPTIONAL_MODEL, EQ2
 # marks the measure "eq2_cosine".
 EQ2 = "eq2"
-# NO_MODEL replaces the name of the rescaling if a measure compares the columns of the interactions
-# instead of the embeddings of a model.
+# Some measures compare the columns of the interactions and need no model. For these measures,
+# NO_MODEL replaces the name of the rescaling.
 NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
@@ -56,11 +56,11 @@ _EQUAL = {
 # rows. The attribute ``needs`` of a measure names the data that the measure requires. A comparison
 # uses the values below instead of the attribute.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# The attribute ``needs`` of a measure names the data that the measure requires. These are the two
-# values of ``needs`` for which the code below tests.
+# The attribute ``needs`` of a measure names the data that the measure requires. The code below
+# compares ``needs`` with these two values.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
-# The words with which the leaderboard describes required data to its readers.
+# The leaderboard uses these words to describe the data that a measure requires.
 _IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 
 
@@ -181,8 +181,8 @@ class Candidate:
         if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
-        # A measure object must already contain all data that it requires. Only the users (the
-        # argument ``other``) may be missing.
+        # A measure object must already contain all data that it requires. Only the users may be
+        # missing (the argument ``other`` of the measure).
         is_missing = needs == _OTHER_SIDE and getattr(self._source, _OTHER_SIDE, None) is None
         return needs if is_missing or needs == _TWO_HALVES else ""
 
@@ -249,9 +249,9 @@ def select_candidates(
     requires.
 
     If `with_users` is false, the function leaves out the measures that compare users, and raises an
-    error if one of them is in the list. There is one exception: if there is no model, the vectors
-    may be users, so the list may contain a measure that compares users with each other. Such a
-    measure must be an object that already contains the items (its argument ``other``).
+    error if one of them is in the list. There is one exception: without a model, the vectors may be
+    users, so the list may contain a measure that compares users with each other. Such a measure
+    must be an object that was created with the items as its argument ``other``.
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:
@@ -317,7 +317,7 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return the candidate whose evaluation also serves for `candidate`.
+    """Return the candidate that is evaluated in place of `candidate`.
 
     Both candidates rank the items in the same order, so only one of them is evaluated. If no other
     candidate ranks the items in this order, the result is `candidate` itself.

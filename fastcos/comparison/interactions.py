@@ -51,16 +51,16 @@ from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
 from fastcos.validation import Integers
 
-# Rescalings are scored on a sample of n items. Measures are scored on a larger sample, in which
-# they rank RANKED_PER_SAMPLED * n items. Each of the ranked items has a label or has been seen by
-# one of the evaluated users. For n = 2,000, the measures rank 10,000 items, so even a label that
-# only 0.2 % of the items share occurs 20 times.
+# Rescalings are scored on a sample of n items. Measures rank a larger sample, which contains
+# RANKED_PER_SAMPLED * n items. Each of the ranked items has a label or has been seen by one of the
+# evaluated users. For n = 2,000, the measures rank 10,000 items. Even a label that only 0.2 % of
+# the items have then occurs 20 times.
 RANKED_PER_SAMPLED = 5
-# The columns of X can be compared without a model. This takes this number of bytes of memory per
-# entry of X, whether the entry is zero or not. Each entry is stored twice in float32: in the matrix
-# of all columns and in the matrix of the labelled columns. Each entry is also stored three times in
-# float64: converted, normalised and packed. With the default working memory of 1 GiB, the columns
-# are therefore compared only if X has at most 2^25 entries.
+# The columns of X can be compared without a model. The comparison takes this number of bytes of
+# memory per entry of X, whether the entry is zero or not. Each entry is stored twice in float32: in
+# the matrix of all columns and in the matrix of the labelled columns. Each entry is also stored
+# three times in float64: converted, normalised and packed. With the default working memory of 1
+# GiB, the columns are therefore compared only if X has at most 2^25 entries.
 BYTES_PER_COLUMN_ENTRY = 32
 
 
@@ -101,11 +101,11 @@ def compare(
     Without labels, the task is to predict a fifth of the interactions of each user from the user's
     other interactions; up to 5,000 users are evaluated. Each measure recommends items to the users.
     If the measure compares items with each other, each item that a user has seen votes for its 20
-    nearest items, and the item at a given rank receives a vote of weight 1 / log2(1 + rank). The
-    measures ``user_item_dot`` and ``user_item_cosine`` recommend the items with the highest scores,
-    without votes. For ``project_back_users``, the 20 nearest users vote for the items that they
-    have seen. No measure is recommended unless the best measure scores higher than a recommendation
-    of the most popular items to all users.
+    nearest items, and the item at a given rank receives a vote of weight 1 / log2(1 + rank). For
+    the measures ``user_item_dot`` and ``user_item_cosine``, there are no votes: the items with the
+    highest scores are recommended. For ``project_back_users``, the 20 nearest users vote for the
+    items that they have seen. As a trivial answer, the most popular items are recommended to all
+    users. No measure is recommended unless the best measure scores higher than this trivial answer.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
@@ -130,8 +130,8 @@ def compare(
     weight_decay : float, optional
         The regularisation strength λ of Eq. 2, on the scale of singular values. By default, λ is
         the square root of ``regularization``, so that both objectives begin to suppress directions
-        at the same singular value. If the square root of ``regularization`` would make all columns
-        of the embeddings zero, λ is by default half of the largest singular value.
+        at the same singular value. If this λ would make all columns of the embeddings zero, the
+        default is half of the largest singular value instead.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         The compared objectives: both, only Eq. 1 ("dropout"), or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
@@ -171,8 +171,8 @@ def compare(
         evaluated.
     progress : callable, optional
         Function that is called as progress(done, total). During the first factorisation, ``done``
-        and ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. Then ``done`` starts again
-        from 0, and ``done`` and ``total`` count rescalings and candidates.
+        and ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. After the factorisation,
+        ``done`` starts again from 0, and both numbers count rescalings and candidates.
     random_state : int, default 0
         Seed of everything that is random: the solver, the clustering for AMI and ARI, the choice of
         items and users, the held-out interactions, and the bootstrap.
@@ -336,8 +336,8 @@ def _results_until(
     """Evaluate candidates until the deadline; return the results, and the remaining candidates.
 
     - `deadline`: the value of ``time.monotonic`` after which no further candidate is evaluated.
-    - `evaluations`: an iterator of pairs (candidate, result). If this process evaluates the
-      candidates, it evaluates each candidate only when the function asks the iterator for the next
+    - `evaluations`: an iterator of pairs (candidate, result). If the candidates are evaluated in
+      this process, the evaluation of a candidate starts only when the function requests the next
       pair. Candidates that rank the items in the same order share one evaluation.
     - `tick`: a function that is called after each evaluation.
     """
@@ -379,7 +379,7 @@ def _candidates(
     """Return the list of candidates, with the cosine first, and the measures that are left out.
 
     Every measure is a candidate under the first rescaling and under each further rescaling that may
-    change its scores. Each of these candidates is repeated after every preprocessing. If
+    change its scores. The list contains each of these candidates once per preprocessing. If
     `with_columns` is true, the measures that compare columns of X are also candidates; they need no
     model. The second result is a dict: its keys are the measures that are left out, and each value
     says which data or how much memory the measure requires.

@@ -8,8 +8,8 @@ from fastcos.comparison.examples import Example
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
-# Some scores in the conclusion have the same name as scores in the table below it, but different
-# values. _PER_ITEM explains why the values differ.
+# Some scores occur both in the conclusion and in the table below it, with the same name but with
+# different values. _PER_ITEM explains why the values differ.
 _PER_ITEM = (
     "The AUC and the P@10 in the table are means over items, so common labels count most. In the "
     'conclusion, a score "per class" is a mean over labels, so all labels have the same weight.'
@@ -85,8 +85,8 @@ class Leaderboard(Record):
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
-        The keys are the names of the tested scores; each value is the score of a trivial answer.
-        The trivial answer is a random one, or a recommendation of the most popular items.
+        Each key is the name of a tested score, and its value is the score that a trivial answer
+        attains. The trivial answer is a random one, or a recommendation of the most popular items.
     n_units : int
         Number of items, users or pairs on which the table and the conclusion are based.
     unit : str

@@ -151,7 +151,8 @@ def choose_rank(
 def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: int) -> LinearMF:
     """Return a fitted model of Eq. 1.
 
-    By default, λ is the square of singular value number min(10, `rank`).
+    Number the singular values from 1 in descending order. By default, λ is the square of the
+    singular value with the number min(10, `rank`).
     """
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
@@ -179,7 +180,7 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return how many leading values exceed the noise at the same indices; at least 2.
+    """Count the values before the first one that does not exceed the noise; return at least 2.
 
     `noise` contains the values that noise alone would produce, in the same order as `values`.
     """

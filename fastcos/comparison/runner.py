@@ -1,4 +1,4 @@
-"""Evaluation and ranking of all candidates on one task, in this process or on workers."""
+"""Evaluation and ranking of all candidates for one task, in this process or by workers."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,8 +44,8 @@ class CandidateEvaluator:
         self, task: Task, embeddings: Callable[[str], Embeddings], examples: Integers | None
     ) -> None:
         self._task, self._embeddings, self._examples = task, embeddings, examples
-        # All candidates under one rescaling follow each other. It is therefore enough to cache the
-        # embeddings under the latest rescaling.
+        # All candidates under one rescaling are evaluated one after another. It is therefore enough
+        # to cache the embeddings under the latest rescaling.
         self._cache: tuple[str, Embeddings] | None = None
 
     def evaluate(self, job: Candidate) -> CandidateScores | ValueError:
@@ -71,9 +71,9 @@ def rank_results(
 ) -> Leaderboard:
     """Return the leaderboard of candidates that ``CandidateEvaluator.evaluate`` has evaluated.
 
-    If the evaluation of a candidate has failed and the caller has chosen the measures
-    (`are_chosen`), the function raises the error of the evaluation. If the caller has not chosen
-    the measures, a candidate whose evaluation has failed is left out.
+    `are_chosen` says whether the caller has chosen the measures. If so, and if the evaluation of a
+    candidate has failed, the function raises the error of the evaluation. If the caller has not
+    chosen the measures, a candidate whose evaluation has failed is left out.
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []

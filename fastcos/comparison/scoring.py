@@ -23,9 +23,9 @@ ARRAYS_OF_PAIRS = 8
 # in blocks of this size. The raw scores then take SCORES_SHARE of the working memory.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
-# Bytes of memory per entry of an item that is read from disk to be scored. Memory holds four copies
-# of each entry, each of 8 bytes: the entry as it was read, the transformed entry, the normalised
-# entry, and the packed entry.
+# When items are read from disk and scored, each of their entries takes this number of bytes of
+# memory. Memory holds four copies of each entry, each of 8 bytes: the entry as it was read, the
+# transformed entry, the normalised entry, and the packed entry.
 BYTES_PER_ENTRY = 32
 
 
@@ -68,7 +68,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Yield the precomputed arrays and the number of items of each piece of up to `step` items."""
+    """For each piece of up to `step` items, yield precomputed arrays and the number of items."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

@@ -87,8 +87,8 @@ def compare_vectors(
         5,000 users are evaluated.
     interactions : sparse matrix or array_like (n, p), optional
         The items that each user had seen before the held-out interactions; required with
-        ``held_out``. A user's earlier items vote for similar items, and are never recommended to
-        the user.
+        ``held_out``. The items that a user had seen vote for similar items; they are never
+        recommended to the user.
     users : array_like (n, d), optional
         Embeddings of the users. The measure ``query_metric_cosine`` requires embeddings of the
         users. Measures that compare users with items, such as ``user_item_dot``, also require the

@@ -521,7 +521,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
 
 
 def _model_of(embedding: Embeddings) -> str | None:
-    """Return the name of the model of an embedding; most packages store it in an attribute."""
+    """Return the name of an embedding's model; most packages store the name in an attribute."""
     names = (getattr(embedding, attribute, None) for attribute in ("model_name", "model"))
     return next((name for name in names if isinstance(name, str) and name.strip()), None)
 

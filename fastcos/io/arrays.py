@@ -105,8 +105,8 @@ def _check_directory(file: BinaryIO, n_entries: int) -> None:
     file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
     signature, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
     # If a comment follows the last record of the zip archive, the signature does not match, and the
-    # number of entries is not checked. The number 0xFFFF means that another record contains the
-    # number of entries.
+    # number of entries is not checked. The value 0xFFFF is a placeholder: another record then
+    # contains the number of entries.
     if signature == b"PK\x05\x06" and declared not in (n_entries, 0xFFFF):
         raise ValueError(f"its directory declares {declared} arrays, got {n_entries}")
 

@@ -23,9 +23,9 @@ from fastcos.io.columns import (
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 
-# A pattern for numbers in unusual notations. It matches several numbers in one cell that is not
-# JSON, such as "[0.1 0.2]" (printed by NumPy) or "0.1|0.2". It also matches numbers with a decimal
-# comma or a unit, and hexadecimal numbers.
+# A pattern for numbers in unusual notations. It matches a cell that contains several numbers but is
+# not JSON, such as "[0.1 0.2]" (printed by NumPy) or "0.1|0.2". It also matches numbers with a
+# decimal comma or a unit, and hexadecimal numbers.
 _ENTRY = rf"(?:{NUMBER_PATTERN}|nan|None|\.\.\.)"
 _ODD_NUMBERS = re.compile(
     rf"(?:array\()?[\[({{]?\s*{_ENTRY}(?:[\s,;|]+{_ENTRY})+[\s,]*[\])}}]?(?:,\s*dtype=\w+)?\)?"

@@ -1,9 +1,9 @@
 """Rules for reading the columns of a table, which are the same for all formats.
 
-The same table yields the same result in every format. CSV has the fewest types. Therefore, a cell
-of any other format is treated like the text that would stand for it in a CSV file. For example, the
-string ``"12"`` in a Parquet file is read as the number 12. All cells of a column, and not only the
-first ones, decide its kind:
+The same table yields the same result in every format. CSV has the fewest types. A cell of any other
+format is therefore read as if the table had been saved as a CSV file. For example, the string
+``"12"`` in a Parquet file is read as the number 12. All cells of a column, and not only the first
+ones, decide its kind:
 
 numbers
     Every cell is a finite decimal number, or every cell is a boolean. A boolean counts as 1 (true)
@@ -96,7 +96,7 @@ def refuse_rows(path: PathLike, rule: str, got: str, lines: Integers) -> NoRetur
 
 
 def classify_text(text: str) -> tuple[str, float]:
-    """Return the kind of a cell with this text, and its value as a number or NaN.
+    """Return the kind of a cell from its text, and the value of the cell as a number or NaN.
 
     The kind is "blank", "number", "infinity", "boolean", "blank word" (such as NA) or "text".
     """
@@ -185,14 +185,14 @@ def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) 
 def _is_escaped(text: str) -> bool:
     """Return whether every surrogate in a text represents a byte that is not UTF-8.
 
-    A text from JSON may also contain half of a surrogate pair, which does not represent a byte.
+    A text from JSON may also contain one half of a surrogate pair; such a half represents no byte.
     """
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip
 
 
 def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) -> TextColumn:
-    """Check a column of ids; return it with a spelling that does not depend on the file format.
+    """Check a column of ids; return it with the same spelling for every file format.
 
     Blanks, ids of more than 500 characters, booleans and fractional numbers raise an error.
     """
@@ -212,11 +212,11 @@ def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) ->
 def common_spelling(
     path: PathLike, name: str, column: TextColumn, lines: Integers, *, allow_blanks: bool = False
 ) -> TextColumn:
-    """Return a column of ids or labels with a spelling that does not depend on the file format.
+    """Return a column of ids or labels with the same spelling for every file format.
 
-    Only numbers and booleans have several spellings; all other texts stay the same. In a column of
-    numbers, blanks and fractional numbers raise an error unless `allow_blanks` is true. For labels,
-    pass allow_blanks=True; words such as NA then become blanks.
+    Only numbers and booleans have several spellings; all other texts stay the same. If
+    `allow_blanks` is false, blanks and fractional numbers in a column of numbers raise an error.
+    For labels, pass allow_blanks=True; words such as NA then become blanks.
     """
     texts = [text.strip() for text in column.texts]
     not_numbers = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
@@ -293,14 +293,14 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
 def check_row_numbers(
     path: PathLike, ids: npt.NDArray[Any], file_ids: Any, hint: str = "ids=, --ids FILE"
 ) -> None:
-    """Raise FastcosFormatError unless the rows have ids, or the ids in a file are row numbers.
+    """Raise FastcosFormatError if the rows have no ids and the ids in a file are not row numbers.
 
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
     number. If `file_ids` contains all row numbers, it may also contain additional ids, because the
     file may describe a larger catalogue. The file may also count rows from 1. The function
-    therefore issues a warning if `file_ids` contains 1 and at least half of the row numbers, but
-    not 0. `hint` explains how to pass ids.
+    therefore issues a warning if `file_ids` contains at least half of the row numbers, including 1
+    but not 0. `hint` explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return
@@ -347,10 +347,10 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 class Numbers(dict[str, float]):
     """Reads the cells of one column as float64; a cell that is not a finite number becomes NaN.
 
-    The method ``read`` returns infinity for true and minus infinity for false. A cell that contains
-    a number never becomes infinite, so these two values only stand for booleans. If all cells are
-    booleans, :meth:`finish` converts infinity to 1 and minus infinity to 0. A limited number of
-    parsed texts is cached.
+    The method ``read`` returns infinity for true and minus infinity for false. No number becomes
+    infinite, so an infinite value always stands for a boolean. If all cells are booleans,
+    :meth:`finish` converts infinity to 1 and minus infinity to 0. A limited number of parsed texts
+    is cached.
     """
 
     first_broken: str | None = None

@@ -89,7 +89,7 @@ class Factors:
 
     @property
     def has_biases(self) -> bool:
-        """Whether the model has biases, which ``items`` and ``users`` do not contain."""
+        """Whether the model has biases; ``items`` and ``users`` do not contain the biases."""
         return self._with_biases is not None
 
     def scoring_embeddings(self) -> ScoringEmbeddings:
@@ -289,8 +289,8 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
     In the library implicit, logistic factorisation appends a column of biases and a column of ones
     to the items, and the same two columns in the opposite order to the users. The BPR model appends
     a column of biases to the items and a column of ones to the users. If a row of items or of users
-    is zero, its entry in the column of ones is 0. If there are no users, no column is removed from
-    the items, because a column of ones may be data.
+    is zero, its entry in the column of ones is 0. Without users, a column of ones in the items may
+    be data, so no column is removed from the items.
     """
     d = items.shape[1]
     if users is None:

@@ -59,9 +59,9 @@ class ItemLabels(_LabelFields):
         Names of the items, of at most 200 characters each; an item without a name has its id as the
         name.
     n_several, n_none, n_other : int
-        How many items have the entry -1 in ``labels``, by reason. ``n_several`` counts items with
-        several labels. ``n_none`` counts items without a label or without a row in the table.
-        ``n_other`` counts items with a label that is not in ``only``.
+        Counts of the items with the entry -1 in ``labels``, one count per reason. ``n_several``
+        counts items with several labels. ``n_none`` counts items without a label or without a row
+        in the table. ``n_other`` counts items with a label that is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
@@ -235,7 +235,7 @@ def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integ
     names: list[str] = ids.tolist()
     codes = column.codes[rows]
     # If an item has several names, the first of them is kept. The names are therefore assigned in
-    # reverse order, so that the first name overwrites the others.
+    # reverse order: the first name is assigned last, and overwrites the others.
     for position, code in zip(positions[::-1].tolist(), codes[::-1].tolist(), strict=True):
         names[position] = column.texts[code].strip()[:LONGEST_NAME] or str(ids[position])
     return names

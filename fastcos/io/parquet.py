@@ -153,8 +153,8 @@ class ArrowTable:
         A column of equal values takes almost no bytes in a file, but many bytes in memory.
         """
         # If the statistics of a column are damaged, reading the metadata of the column makes
-        # pyarrow end the process. Therefore the number of values is read only for columns of lists;
-        # every other column has one value per row.
+        # pyarrow end the process. For columns without lists, the number of values is therefore not
+        # read: every such column has one value per row.
         lists = [
             column
             for column in range(metadata.num_columns)

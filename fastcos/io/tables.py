@@ -142,7 +142,7 @@ class DelimitedTable:
             yield lines, [list(map(itemgetter(position), rows)) for position in positions]
 
     def _rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
-        """Yield chunks of non-blank rows, and for each row the number of its last line."""
+        """Yield non-blank rows in chunks, together with the number of the last line of each row."""
         numbered = chain(self._start, ((self._reader.line_num, row) for row in self._reader if row))
         while True:
             try:
@@ -183,14 +183,13 @@ def _find_delimiter(line: str) -> str:
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table of vectors is a header, which names the columns.
 
-    The first line is not a header if it contains lists. The first line is a header if one of its
-    texts stands above numbers or lists, if one of its numbers stands above lists, or if it contains
-    no numbers. A first line with the numbers 0, 1, 2, ... is a header, because pandas writes these
-    numbers as names of columns. If all numbers in the first line are whole, it is also a header if
-    one of its other fields is blank or names ids. If every field is filled and no field names ids,
-    there are two cases in which the first line is not a header: it contains a fractional, negative
-    or repeated number, or it consists of one whole number other than 0. In all other cases, an
-    error is raised.
+    The first line is not a header if it contains lists. The first line is a header if it contains
+    no numbers, if one of its texts stands above numbers or lists, or if one of its numbers stands
+    above lists. A first line with the numbers 0, 1, 2, ... is a header, because pandas writes these
+    numbers as names of columns. A first line whose numbers are all whole is also a header if
+    another of its fields is blank or names ids. If every field is filled and no field names ids,
+    the first line is a row in two cases: it contains a fractional, negative or repeated number, or
+    it consists of one whole number other than 0. In all other cases, an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

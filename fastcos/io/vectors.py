@@ -117,15 +117,15 @@ def read_vectors(
         or zip. The path may also be a folder that ``fastcos index export`` wrote.
     vector_column : str, optional
         The column of lists in a table, or the array in an .npz or .safetensors file. By default,
-        the only column of lists or the only 2-dimensional array is read. A table without lists has
-        one column per dimension.
+        the function reads the column of lists or the 2-dimensional array, if there is exactly one.
+        A table without lists has one column per dimension.
     id_column : str, optional
         The column or array of ids; "" for no ids. By default, the ids are read from the only column
         with a name such as ``id``, ``item``, ``ids`` or ``words``. If no column has such a name for
-        ids, the ids are read from the index that pandas, polars or R has written. If a table has
-        neither a column with a name for ids nor an index, the ids are read from the only column of
-        texts. If the vectors are in a column of lists, the ids may be whole numbers instead of
-        texts.
+        ids, the ids are read from the index that pandas, polars or R has written. If a table has no
+        column with a name for ids and no index, the ids are read from the column of texts, if there
+        is exactly one. If the vectors are in a column of lists, the ids may be whole numbers
+        instead of texts.
 
     Returns
     -------
@@ -141,9 +141,9 @@ def read_vectors(
 
     Notes
     -----
-    The kind of a column depends on all of its cells. Every cell is treated like the text that it
-    would have in CSV, so the same table yields the same result in every format. CSV and JSON lines
-    are read as a stream.
+    The kind of a column depends on all of its cells. Every cell is read as if the table had been
+    saved as a CSV file, so the same table yields the same result in every format. CSV and JSON
+    lines are read as a stream.
 
     Examples
     --------

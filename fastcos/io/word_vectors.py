@@ -95,8 +95,8 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
 def _as_word(path: Path, word: bytes, number: int) -> str:
     """Decode a word, and raise FastcosFormatError if the word is too long.
 
-    The length of words is limited because in a NumPy array, every text takes as much memory as the
-    longest text.
+    In a NumPy array, every text takes as much memory as the longest text, so the length of words is
+    limited.
     """
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:

@@ -248,14 +248,14 @@ def rsa(
     between these two cosines over the pairs of items.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
-    B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines
-    in A sum to |sum of the rows of A|^2 - p, and their squares sum to |A'A|^2 - p, where |.| is the
-    Frobenius norm. For each pair, the cosine in A is multiplied by the cosine in B; these products
-    sum to |A'B|^2 - p. Spearman's correlation r is computed from n_pairs pairs of items that are
-    drawn with replacement, or from all pairs if there are at most n_pairs. The confidence interval
-    of Spearman's correlation is computed from Fisher's z, with the variance (1 + r^2 / 2) /
-    (n_pairs - 3). A rescaling of the columns usually changes both Pearson's and Spearman's
-    correlation.
+    B be the unit rows of the two embeddings. Over all ordered pairs of different items, the sum of
+    the cosines in A is |sum of the rows of A|^2 - p, and the sum of their squares is |A'A|^2 - p,
+    where |.| is the Frobenius norm. For each pair, the cosine in A is multiplied by the cosine in
+    B; the sum of these products is |A'B|^2 - p. Spearman's correlation r is computed from n_pairs
+    pairs of items that are drawn with replacement, or from all pairs if there are at most n_pairs.
+    The confidence interval of Spearman's correlation is computed from Fisher's z, with the variance
+    (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns usually changes both Pearson's and
+    Spearman's correlation.
 
     Sources: Kriegeskorte, Mur and Bandettini, Frontiers in Systems Neuroscience 2 (2008); for the
     interval, Bonett and Wright, Psychometrika 65 (2000).
@@ -386,9 +386,9 @@ def trustworthiness(
     The trustworthiness is 1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k), where n is
     the number of items with non-zero rows. The set U_k(i) contains the items that are among the k
     nearest items of i in the embedding but not in the original. The number r(i, j) is the rank of j
-    among the neighbours of i in the original. The continuity is the trustworthiness after
-    exchanging the original and the embedding. Neighbours are ranked by cosine and, for equal
-    cosines, by ascending row number.
+    among the neighbours of i in the original. The continuity is computed like the trustworthiness,
+    but with the original and the embedding exchanged. Neighbours are ranked by cosine and, for
+    equal cosines, by ascending row number.
 
     For embeddings of d columns, the function takes O(n n d) time, and O(n) memory per thread
     besides copies of the inputs. Results are bit-for-bit identical for any number of threads.

@@ -1,12 +1,12 @@
 """AUC over pairs of rows: whether same-label pairs have larger cosines than other pairs.
 
-The following modules compute AUCs of other pairs or for other purposes:
+The following modules also compute AUCs, but of other pairs or for other purposes:
 
 - ``metrics.label_permutation`` computes, for each permutation of the labels, the AUC over the pairs
   of a sample of items. The AUC of ``metrics.label_permutation`` is computed from ranks, and gives
   all labels the same weight.
 - ``comparison.tasks.label_recovery`` computes one AUC per query from the ranking of all other
-  items. This module calls the kernel ``label_ranks.auc_of_ranked``; a pair of equal scores counts
+  items. The kernel ``label_ranks.auc_of_ranked`` computes this AUC; a pair of equal scores counts
   one half.
 - ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
   AUC with respect to each cosine. ``auditing.label_recovery`` uses these derivatives in a gradient
@@ -33,7 +33,7 @@ _N_STRATUM_BINS = 2**14
 # Number of pairs in a task. A task takes about 50 ms, and Ctrl-C is handled between tasks.
 _PAIRS_PER_TASK = 10_000_000
 # By default, the cosines of all pairs are sorted if there are at most this many pairs. 2,896 rows
-# form nearly this many pairs.
+# have slightly fewer pairs than this limit.
 _SORTED_PAIRS = 2**22
 # The cosines of this number of rows with all rows are computed at a time.
 _ROWS = 192
@@ -72,11 +72,10 @@ def pair_auc(
     higher bin counts as larger. A comparison of two cosines is undecided if both lie in the same
     bin. A comparison is also undecided if one of the two cosines may have moved into a neighbouring
     bin because of a rounding error. The rounding error of a cosine is at most (k + 8) 2^-51.
-    ``low`` is the AUC if the same-label pair has the lower cosine in all undecided comparisons.
-    ``high`` is the AUC if the same-label pair has the higher cosine in all undecided comparisons.
-    Apart from rounding errors, each bin widens the interval by a product: the share of the
-    same-label pairs that are in the bin, times the share of the different-label pairs that are in
-    the bin.
+    ``low`` is the AUC if, in every undecided comparison, the same-label pair has the lower cosine.
+    ``high`` is the AUC if, in every undecided comparison, the same-label pair has the higher
+    cosine. Apart from rounding errors, each bin widens the interval by a b, where a is the bin's
+    share of the same-label pairs, and b is its share of the different-label pairs.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
     errors count as equal. The function takes O(p p k) time and O(p k) memory. If ``exact`` is true,
@@ -206,7 +205,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (begin, stop) of strips (blocks of rows); `parts` tasks share each range."""
+    """Yield ranges (begin, stop) of strips (blocks of rows), each for `parts` tasks together."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -291,9 +290,9 @@ def stratified_auc(
 
     The strata prevent a few popular items from dominating the score. The popularity of a pair is
     the geometric mean of the popularities of its two items. By default, the strata are deciles of
-    the pairs. Pairs of equal popularity are always in the same stratum; apart from this, all strata
-    contain the same number of pairs. Cosines are counted in 2^14 bins; :func:`pair_auc` describes
-    the resulting interval. The function takes O(p p k) time and O(p k) memory.
+    the pairs. Pairs of equal popularity are always in the same stratum; except for such ties, all
+    strata contain the same number of pairs. Cosines are counted in 2^14 bins; :func:`pair_auc`
+    describes the resulting interval. The function takes O(p p k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -350,7 +349,7 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return the largest level of any pair in each stratum, except for the last stratum.
+    """Return the upper end of each stratum except the last: the largest level of a pair in it.
 
     `levels` (n,) contains the ascending levels of the rows. The level of a pair is the sum of the
     levels of its two rows.

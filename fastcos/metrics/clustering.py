@@ -9,8 +9,8 @@ from fastcos import validation
 from fastcos.metrics.labelled import labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
-# Largest number of passes over the rows from one random start. For well separated clusters, k-means
-# converges after 5 to 15 passes.
+# Largest number of passes over the rows in one run of k-means, which begins at a random start. For
+# well separated clusters, k-means converges after 5 to 15 passes.
 _MAX_ITERATIONS = 100
 
 

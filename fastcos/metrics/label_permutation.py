@@ -47,7 +47,7 @@ def check_testable(sizes: Integers) -> None:
 
 
 class Ranking(NamedTuple):
-    """The rankings by one similarity: neighbours of the queries, and ranks within a sample.
+    """Two results for one similarity: the neighbours of the queries, and ranks within a sample.
 
     - `lists` (n, k): the indices of the nearest items of each query, where -1 replaces an item
       without a label.
@@ -175,9 +175,9 @@ class ClassTest(Record):
         p-value, corrected for the number of labels. The deviation of a label is (v - μ) / σ, where
         v is the precision of the label, and μ and σ are the mean and the standard deviation of its
         precision over the permutations. The true labels also count as a permutation. Each
-        permutation yields one deviation per label. The p-value is a share of the permutations:
-        those whose largest deviation of any label is at least as large as the deviation of this
-        label under the true labels.
+        permutation yields one deviation per label. For each permutation, let M be the largest of
+        the deviations of all labels. The p-value is the share of permutations for which M is at
+        least as large as the deviation of this label under the true labels.
     """
 
     label: str
@@ -188,14 +188,14 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The results of tests of several similarities; each test reports its best similarity.
+    """The results of permutation tests; each test reports the best of several similarities.
 
     The deviation of a similarity is (v - μ) / σ, where v is its value for the true labels, and μ
     and σ are the mean and the standard deviation of its values over the permutations. The best
     similarity in a test is the one with the largest deviation. ``of_pairs`` is the index of the
     similarity to which ``auc`` belongs, and ``of_neighbors`` is the index of the similarity to
-    which ``precision`` belongs. ``of_classes`` contains, for each label in ``classes``, the index
-    of the best similarity.
+    which ``precision`` belongs. For each label in ``classes``, ``of_classes`` contains the index of
+    the best similarity in the test of this label.
     """
 
     test: LabelTest
@@ -212,7 +212,7 @@ def label_names(labels: Any) -> list[str]:
 
 
 def draw_per_label(codes: Integers, max_items: int, generator: np.random.Generator) -> Integers:
-    """Draw up to max_items items, one of each label in turn; return their ascending positions."""
+    """Draw up to max_items items, in turn from all labels; return their ascending positions."""
     order = generator.permutation(len(codes))
     first = np.argsort(number_within_label(codes[order]), kind="stable")
     return np.sort(order[first[:max_items]])
@@ -227,7 +227,7 @@ def number_within_label(codes: Integers) -> Integers:
 
 
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
-    """Return twice the ascending rank of each entry of `scores` (m, m) within its row.
+    """Rank each row of `scores` (m, m) in ascending order, and return the ranks times two.
 
     The diagonal of `scores`, which contains the scores of items with themselves, is overwritten.
     The ranks on the diagonal are 0. Equal scores have the same rank: the mean of the places that
@@ -251,13 +251,13 @@ def permute_labels(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> BestTest:
-    """Return the results of permutation tests of whether the best similarity recovers the labels.
+    """Test by permutations whether the best similarity recovers the labels; return the results.
 
     - `rankings`: one ``Ranking`` (neighbour lists and ranks) per similarity.
     - `queries` (n,): the ascending indices of the items that have neighbour lists.
-    - `units` (m,): the ascending indices of the items that have ranks. Three groups of labels are
-      permuted separately: the labels of the queries, of the other listed items, and of the units.
-      The caller may therefore choose the queries and the units by their labels.
+    - `units` (m,): the ascending indices of the items that have ranks. The labels of three groups
+      are permuted separately: the queries, the other listed items, and the units. The caller may
+      therefore choose the queries and the units by their labels.
     - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
       permutations.
     - `names`: the names of the labels, indexed by label code.
@@ -375,7 +375,7 @@ def _aucs(
 
 
 def _deviations(values: Floats) -> Floats:
-    """Return the deviations of values from their mean over axis 1, in standard deviations."""
+    """Return (v - mean) / standard deviation for each value v; both are computed over axis 1."""
     spread = np.maximum(values.std(axis=1, keepdims=True), 1e-12)
     return (values - values.mean(axis=1, keepdims=True)) / spread
 

@@ -86,8 +86,9 @@ class RankBiasedOverlap(NamedTuple):
     value : float
         Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Uncertainty of ``value`` due to the unknown items beyond the ends of the lists: the largest
-        contribution that these items could make to the overlap, minus the smallest contribution.
+        Uncertainty of ``value``, because the items beyond the ends of the lists are unknown.
+        ``residual`` is the largest contribution that these items could make to the overlap, minus
+        the smallest contribution.
     """
 
     value: float
@@ -144,11 +145,11 @@ def rank_biased_overlap(
 def _residuals(q: float, k: int) -> Floats:
     """Return, for each overlap at depth k, the uncertainty of the RBO due to deeper items.
 
-    Entry i of the result applies to two lists that share i of their first k items. The entry is the
-    largest possible contribution of the depths beyond k to the RBO, minus the smallest possible
-    contribution. The contribution of the depths beyond k is largest if each further item of one
-    list also occurs in the other list. In this case, both lists contain the same items at depth 2k
-    - overlap and at every greater depth.
+    Entry i of the result applies to two lists that share i of their first k items. The depths
+    beyond k make an unknown contribution to the RBO. The entry is the largest possible contribution
+    minus the smallest possible contribution. The contribution is largest if every deeper item of
+    one list also occurs in the other list. In this case, both lists contain the same items at every
+    depth from 2k - overlap on.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -161,7 +162,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries; for each slice, yield the position in list b of each item of list a.
+    """For each slice of queries, yield the slice and where the items of list a occur in list b.
 
     The position of an item that list b does not contain is -1.
     """

@@ -147,7 +147,7 @@ def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> 
 
 
 def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Return the share of the k recommended items that were held out, as a mean over users.
+    """Return the mean over users of the share of the k recommended items that were held out.
 
     The number of hits is always divided by k, even if the list contains fewer than k items, or if
     fewer than k items were held out.
@@ -291,7 +291,7 @@ def ndcg_at_k(
     recommended, held_out, k
         As in :func:`recall_at_k`.
     graded : bool, default False
-        Whether the values of ``held_out`` are the gains; graded gains must be greater than 0.
+        Whether the gains are the values of ``held_out``; these values must then be greater than 0.
 
     Examples
     --------
@@ -312,9 +312,10 @@ def ndcg_at_k(
 
 
 def recalls_at_k(hits: Floats, held_out: sp.csr_array) -> Floats:
-    """Return the recall (n,) of every user; a 1 in `hits` (n, k) marks an item that was held out.
+    """Return the recall (n,) of every user.
 
-    The recall of a user without held-out items is 0.
+    A 1 in `hits` (n, k) marks a recommended item that was held out. The recall of a user without
+    held-out items is 0.
     """
     n_reachable = np.clip(np.diff(held_out.indptr), 1, hits.shape[1])
     return hits.sum(axis=1) / n_reachable

@@ -94,7 +94,7 @@ def _cluster_sums(grouped: LabelledRows) -> Floats:
 def _cluster_squares(grouped: LabelledRows) -> Floats:
     """Return, for each cluster, the sum of the squared cosines over all ordered pairs of its rows.
 
-    The pairs include the pairs of each row with itself.
+    The pairs include one pair of each row with itself.
     """
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):

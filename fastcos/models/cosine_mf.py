@@ -23,8 +23,8 @@ LOSSES = ("info_nce", "negative_sampling")
 # Largest number of components. In practice, embeddings have far fewer components than this limit.
 # Without the limit, a mistyped number of components would raise MemoryError.
 _MAX_COMPONENTS = 2**16
-# The allowed ranges of the real-valued parameters. If a parameter lies outside its range, training
-# is useless or overflows float32.
+# The allowed ranges of the real-valued parameters. Outside these ranges, training finds no useful
+# model, or its numbers overflow float32.
 _RANGES = {
     "temperature": (0.01, 100),
     "negative_exponent": (0, 2),
@@ -73,9 +73,9 @@ class CosineMF(FactorModel):
         temperature that best recovers the clusters of items.
     item_bias : bool, default True
         Whether the model contains a bias per item, which represents the popularity of the item.
-        Unless ``negative_exponent`` is 0, popular items are also drawn more often as negative
-        samples, which offsets a part of their popularity. Without biases, as in word2vec, the rest
-        of the popularity influences the directions and the norms of the embeddings.
+        Unless ``negative_exponent`` is 0, popular items are drawn more often as negative samples;
+        this offsets a part of the effect of their popularity. Without biases, as in word2vec, the
+        remaining effect of popularity influences the directions and the norms of the embeddings.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
         users of a batch share the negative samples. Items with which a user has interacted do not

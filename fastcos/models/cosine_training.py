@@ -86,7 +86,7 @@ def split_held_out(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split the interactions of every user at random into training and held-out interactions.
 
-    On average, about a share of `fraction` of each user's interactions is held out. Every user and
+    On average, the held-out share of a user's interactions is about `fraction`. Every user and
     every item that has interactions keeps at least one of them for training.
     """
     row_lengths = np.diff(X.indptr)

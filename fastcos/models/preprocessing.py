@@ -100,7 +100,7 @@ def _power(values: Floats, exponent: float) -> Floats:
 
 
 class StandardizeColumns(_Transformer):
-    """Transformer that divides each column by its standard deviation and provides the column means.
+    """Transformer that divides each column by its standard deviation, and stores the column means.
 
     The standardised matrix is (X - 1 mean') diag(1 / sd). To keep X sparse, ``transform`` does not
     subtract the means: it returns X diag(1 / sd). To subtract the means, pass

@@ -52,10 +52,10 @@ _LARGEST_EXPONENT = 20.0
 # random number U. In these distributions, the exponent must be at least _SMALLEST_DRAWN_EXPONENT.
 _SMALLEST_DRAWN_EXPONENT = 0.1
 # In a race, the kernel draws a random key for every item, and selects the items with the best keys.
-# The kernel selects the items of a user by a race if the user interacts with at least a quarter of
-# all items (1 / _RACE_SHARE). Otherwise, the kernel draws one item after another and ignores items
-# that the user already has. If a user still needs more items after n_items draws, the kernel
-# selects the missing items by a race.
+# If a user interacts with at least a quarter of all items (1 / _RACE_SHARE), the kernel selects the
+# user's items by a race. Otherwise, the kernel draws one item after another and ignores items that
+# the user already has. If n_items draws do not yield enough items for a user, the kernel selects
+# the missing items by a race.
 _RACE_SHARE = 4
 # Number of interactions that a thread draws in one task. A task takes about 20 ms.
 _WORK_PER_BLOCK = 100_000
@@ -356,9 +356,9 @@ def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Intege
     uniform: Floats = 1 - random.random(parameters["n_users"])
     if parameters["activity_distribution"] == "pareto_clipped":
         limit = max(1, n_items // 2)
-        # The exponent of the power below is negative, so very small uniform numbers would have
-        # powers that overflow. A lower bound on the uniform numbers keeps all powers at most twice
-        # the limit. The function np.minimum then clips the powers at the limit.
+        # The power below has a negative exponent, so it would overflow for very small uniform
+        # numbers. A lower bound on the uniform numbers ensures that no power exceeds twice the
+        # limit. The function np.minimum then clips the powers at the limit.
         uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * limit)))
         return np.minimum(uniform ** (-1 / exponent), limit).astype(np.int64)
     cumulative = np.cumsum(np.arange(1, n_items + 1) ** -exponent)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 # The largest width and height of a map in pixels. A panel on a printed page shows fewer than 1,000
 # pixels in each direction.
 _MAX_PIXELS = 1000
-# The width and height of a panel in inches. The letters in a figure with five panels per row are
-# then nearly as large as the text on a page that is as wide as the figure.
+# The width and height of a panel in inches. If a figure with five panels per row is as wide as a
+# page, its letters are nearly as large as the text of the page.
 _PANEL_INCHES = 1.6
 # _TITLE_INCHES is the height in inches of the titles above a row of panels. _BRACKET_INCHES is the
 # height in inches of the bracket above the panels, including the text of the bracket.
@@ -85,7 +85,7 @@ class SimilarityMapsDisplay(NotebookFigure):
     Attributes
     ----------
     images : list of ndarray
-        One image per panel, with values from -1 to 1.
+        One image per panel, whose values are cosines from -1 to 1.
     titles : list of str
         One title per panel.
     model : str
@@ -357,7 +357,7 @@ class LeaderboardDisplay(Display):
 
     @classmethod
     def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
-        """Make the display of the baseline and of the best row of each measure."""
+        """Create the display that shows the baseline and the best row of each measure."""
         rows = leaderboard.best_per_measure()[:_MAX_ROWS]
         if leaderboard.baseline not in {row.candidate for row in rows}:
             rows.append(leaderboard.row(leaderboard.baseline))

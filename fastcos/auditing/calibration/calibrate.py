@@ -96,8 +96,8 @@ def calibrate(
     ValueError
         Raised if an array contains NaN or infinity, or if queries and items have different widths.
         Raised if ``fpr``, ``sample``, ``condition`` or ``random_state`` is out of range. Raised if
-        too many rows are zero: without ``queries``, at least two items must be nonzero; with
-        ``queries``, at least one item and one query.
+        too few rows are nonzero. Without ``queries``, at least two items must be nonzero. With
+        ``queries``, at least one item and at least one query must be nonzero.
 
     Examples
     --------
@@ -142,8 +142,7 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # For each rate, find the lowest bin edge for which the share of pairs that reach the edge is at
-    # most the rate.
+    # The level for a rate is the lowest bin edge that at most this share of all pairs reaches.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

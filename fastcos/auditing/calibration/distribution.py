@@ -86,9 +86,8 @@ class PairDistribution(Record):
         -------
         float
             If at least 100 pairs are above the threshold, the threshold is the edge of a bin;
-            otherwise the tail model determines the threshold. If so many pairs have the largest
-            score that their share exceeds the rate, the threshold is the next float above this
-            score.
+            otherwise the tail model determines the threshold. If the share of the pairs that have
+            the largest score exceeds the rate, the threshold is the next float above this score.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)

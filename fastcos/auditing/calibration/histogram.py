@@ -127,8 +127,8 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
     counts = np.zeros(N_BINS, np.int64)
     for _, scores in pairs.blocks():
         counts += np.bincount(bins.of(scores).ravel(), minlength=N_BINS)
-    # In a self-join, a row has the score -inf with itself. The scores of -inf were counted in the
-    # first bin, so their number is subtracted here.
+    # In a self-join, a row has the score -inf with itself. Scores of -inf fall into the first bin,
+    # so their number is subtracted here.
     counts[0] -= len(pairs.queries) * pairs.self_join
     return counts
 
@@ -145,7 +145,8 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
         query, item = np.nonzero(scores >= thresholds[0])
         high = scores[query, item]
         for level, threshold in enumerate(thresholds):
-            # The thresholds ascend, so only scores that reach a threshold can reach the next one.
+            # The thresholds ascend. A score that misses one threshold also misses all later ones,
+            # so it is dropped here.
             is_above = high >= threshold
             query, item, high = query[is_above], item[is_above], high[is_above]
             query_counts[level, rows] = np.bincount(query, minlength=len(scores))
@@ -159,9 +160,9 @@ def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_joi
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
     many of its scores reach the threshold. The result is t² / v. Here, t is the number of pairs
     above the threshold, and v is the variance of t in a bootstrap that draws rows with replacement.
-    The variance v is computed to first order: if the bootstrap draws a row w times, t changes by w
-    - 1 times the number of the row's pairs above the threshold. The noise of a single pair enters
-    the variance twice, once for each of its rows. Intervals that are computed from the result are
+    The variance v is computed to first order: if c pairs of a row are above the threshold, and the
+    bootstrap draws the row w times, t changes by (w - 1) c. The noise of a single pair enters the
+    variance twice, once for each of its rows. Intervals that are computed from the result are
     therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())

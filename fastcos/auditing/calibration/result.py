@@ -14,14 +14,15 @@ from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# The pairs above a threshold contain only as much information as a smaller number of independent
-# pairs. The ratio of the two numbers says how many pairs count as one independent pair. A note
-# warns the user if this ratio exceeds _CLUSTERED. Even for independent normal rows, the estimated
-# ratio is 2 on average, because the bootstrap counts the noise of each pair twice.
+# The pairs above a threshold are not independent of each other. A smaller number of independent
+# pairs would contain the same information. The ratio of the two numbers says how many pairs count
+# as one independent pair. A note warns the user if this ratio exceeds _CLUSTERED. Even for
+# independent normal rows, the estimated ratio is 2 on average, because the bootstrap counts the
+# noise of each pair twice.
 _CLUSTERED = 4.0
 # The expected number of pairs above a threshold is the false-positive rate times the number of
 # different pairs. An interval for a rate is computed only if this expected number is at least
-# _MIN_EXPECTED_PAIRS. For smaller expected numbers, 99 % intervals rarely contained the true rate
+# _MIN_EXPECTED_PAIRS. If fewer pairs were expected, 99 % intervals rarely contained the true rate
 # in experiments with 12 to 100 normal rows.
 _MIN_EXPECTED_PAIRS = 2
 # A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. If
@@ -29,8 +30,8 @@ _MIN_EXPECTED_PAIRS = 2
 # about 10 %.
 _POOR_FIT = 0.1
 # The interval of a false-positive rate depends on how many pairs count as one independent pair.
-# This number is measured at a higher rate, which is _RATE_FACTOR times the rate of the interval. On
-# a logarithmic scale, this factor is half of the step from one rate in RATES to the next. If the
+# This number is measured at a higher rate: the rate of the interval times _RATE_FACTOR. On a
+# logarithmic scale, this factor is half of the step from one rate in RATES to the next. If the
 # number were measured at the rate of the interval itself, the intervals would be too narrow, as
 # `tests.robustness.calibrated_rates held_out` shows.
 _RATE_FACTOR = 10**0.5
@@ -129,8 +130,9 @@ class Calibration(PairDistribution):
         confidence : float
             Coverage of the interval, between 0 and 1.
         held_out : bool
-            If true, return an interval for the false-positive rate in a new sample with the same
-            number of rows. If false, return an interval for the true rate.
+            If ``held_out`` is true, return an interval for the false-positive rate in a new sample
+            with the same number of rows. If ``held_out`` is false, return an interval for the true
+            false-positive rate.
 
         Returns
         -------
@@ -151,8 +153,8 @@ class Calibration(PairDistribution):
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval for the threshold of a false-positive rate.
 
-        The ends of the interval are the thresholds for the two rates that :meth:`rate_interval`
-        returns (Woodruff 1952).
+        :meth:`rate_interval` returns two rates. The thresholds for these two rates are the ends of
+        the interval (Woodruff 1952).
         """
         rates = self.rate_interval(fpr, confidence=confidence)
         low, high = (max(rate, self.smallest_fpr) for rate in rates)
@@ -163,8 +165,8 @@ class Calibration(PairDistribution):
 
         The result is n / r, where n is the number of pairs above the threshold for the rate
         ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
-        computed at a rate that is about three times as high as ``fpr``. At the rate ``fpr`` itself,
-        r would be too small for a sample that happens to contain no hub.
+        computed at a rate that is about three times as high as ``fpr``. If r were computed at the
+        rate ``fpr`` itself, r would be too small for a sample that happens to contain no hub.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -189,21 +191,21 @@ class Calibration(PairDistribution):
         return float(low), float(high)
 
     def table(self) -> Table:
-        """Return the table of thresholds, introduced by the verdict, for ``repr``."""
+        """Return the table that ``repr`` shows: the thresholds, introduced by the verdict."""
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
         """Return whether any score reaches the threshold for a false-positive rate.
 
-        The result is False if so many pairs have the largest score that their share exceeds the
-        rate, for example because the rows contain many duplicates.
+        The result is False if the share of the pairs that have the largest score exceeds the rate,
+        for example because the rows contain many duplicates.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
 
     @property
     def verdict(self) -> str:
-        """The threshold for the rate ``fpr``, and how far rescalings move it, in words."""
+        """Sentences about the threshold for the rate ``fpr``, and how far rescalings move it."""
         if self.rescaling is None or not self.is_reachable(self.fpr):
             return self._of_one_rate()
         return f"{self._of_one_rate()} {self.rescaling.verdict}"

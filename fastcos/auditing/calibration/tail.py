@@ -9,7 +9,7 @@ from fastcos.validation import Floats, Integers
 
 # The tail contains the pairs with the highest scores. The number of these pairs is SHARE times the
 # number of all pairs, but at least MIN_PAIRS. MIN_PAIRS pairs are enough to fit two parameters.
-# They are also so few that only the highest scores determine the fit.
+# With so few pairs, only the highest scores determine the fit.
 # `tests.robustness.calibrated_rates tail` compares other values of SHARE and MIN_PAIRS.
 SHARE = 1e-4
 MIN_PAIRS = 1000
@@ -53,7 +53,7 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return, for each score, the share of all pairs that the model expects to reach the score.
+        """Return, for each score, the share of pairs that reach the score according to the model.
 
         The scores must be at least ``start``.
         """

@@ -40,7 +40,7 @@ class ThresholdRange(Record):
     fpr, condition : float
         The false-positive rate, and the largest condition number of D.
     n_rows : int
-        Number of rows whose pairs the search used.
+        Number of rows that the search used. The thresholds refer to all pairs of these rows.
     given : float
         The threshold without a rescaling, for the pairs of the ``n_rows`` rows.
     low, high : float
@@ -49,9 +49,9 @@ class ThresholdRange(Record):
         Bounds on the threshold. The bounds hold after every linear map with a condition number of
         at most ``condition``, and therefore also after every such rescaling D.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of two rescalings D. If D is ``low_rescaling``, the threshold of the rows ``rows /
-        D`` is ``low``; if D is ``high_rescaling``, it is ``high``. The entries of the diagonals lie
-        between 1 / condition and 1.
+        Diagonals of two rescalings D. For the rows ``rows / low_rescaling``, the threshold is
+        ``low``. For the rows ``rows / high_rescaling``, the threshold is ``high``. The entries of
+        the diagonals lie between 1 / condition and 1.
     """
 
     fpr: float
@@ -125,16 +125,16 @@ def threshold_range(
 ) -> ThresholdRange:
     """Search for the lowest and the highest threshold for a false-positive rate under rescalings D.
 
-    The threshold for the rate ``fpr`` is the cosine that a share ``fpr`` of all pairs reach. Among
-    all rescalings D with a condition number of at most ``condition``, the function searches for the
-    one with the lowest threshold and for the one with the highest threshold. The true range is at
-    least as wide as the range that the search finds. The function also returns bounds on the
-    threshold. These bounds hold for every linear map with a condition number of at most
-    ``condition``.
+    The threshold for the rate ``fpr`` is a cosine; a share ``fpr`` of all pairs has this cosine or
+    a higher one. Among all rescalings D with a condition number of at most ``condition``, the
+    function searches for the one with the lowest threshold and for the one with the highest
+    threshold. The true range is at least as wide as the range that the search finds. The function
+    also returns bounds on the threshold. These bounds hold for every linear map with a condition
+    number of at most ``condition``.
 
     The search space is a box, which contains the logarithms of the diagonal entries of all allowed
-    D. The search first makes steps towards vertices of the box, and then uses Powell's method. For
-    each step, the search chooses a vertex by the derivatives of those cosines that are near the
+    D. The search first makes steps towards vertices of the box, and then uses Powell's method. To
+    choose the vertex for a step, the search uses the derivatives of the cosines that are near the
     threshold. If the items have at most 3 columns, the algorithm DIRECT searches the whole box
     before these steps.
 

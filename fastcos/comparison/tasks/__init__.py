@@ -1,4 +1,4 @@
-"""Tasks on which the candidates of a comparison are scored, unit by unit.
+"""The tasks of a comparison; on each task, every candidate receives one score per unit.
 
 The units of ``label_recovery`` are labelled items, whose neighbours should have the same label. The
 units of ``held_out`` are users: the recommendations for a user should contain the user's held-out

@@ -21,8 +21,8 @@ from fastcos.validation import Floats, Integers
 # at most 0.007.
 N_USERS = 5000
 # If fewer than FEW_USERS users are evaluated, the conclusion contains a warning. At least FEW_USERS
-# users are sampled, or all users with held-out interactions if there are fewer. For 500 users, the
-# standard error of a mean of scores from 0 to 1 is at most 0.022.
+# users are sampled; if fewer users have held-out interactions, all of them are sampled. For 500
+# users, the standard error of a mean of scores from 0 to 1 is at most 0.022.
 FEW_USERS = 500
 # Number of recommended items, which is the k of NDCG@k and recall@k.
 N_RECOMMENDED = 20
@@ -57,8 +57,9 @@ class HeldOutTask:
         eligible = np.flatnonzero(np.diff(held_out.indptr))
         sampled_users = random.permutation(eligible)[:n_users]
         if n_items is not None:
-            # Keep the first users, as long as all kept users together have seen at most n_items
-            # items. Keep FEW_USERS users even if they have seen more items.
+            # Keep as many of the first users as possible, provided that all kept users together
+            # have seen at most n_items items. Keep at least FEW_USERS users, even if these have
+            # seen more than n_items items.
             training_rows = sp.csr_array(self.training_X[sampled_users])
             _, first = np.unique(training_rows.indices, return_index=True)
             n_seen = np.searchsorted(np.sort(first), training_rows.indptr[1:])

@@ -37,9 +37,10 @@ from fastcos.validation import Floats, Integers
 N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
-# To find the k voters of a query, its scores are divided into N_GROUPS * k groups, and the maximum
-# of each group is computed. The k-th largest maximum is a lower bound on the k-th best score. If a
-# query has 5,000 or more scores, at most about 1.06 k of its scores reach this lower bound.
+# To find the k voters of a query quickly, its scores are divided into N_GROUPS * k groups, and the
+# maximum of each group is computed. The k-th largest maximum is a lower bound on the k-th best
+# score. If a query has 5,000 or more scores, the number of its scores that reach this lower bound
+# is at most about 1.06 k.
 N_GROUPS = 20
 # The test of the AUC compares this number of query items with each other, and ranks their scores.
 # With 300 query items, the ranks take 0.2 MB per candidate.
@@ -161,8 +162,8 @@ class LabelTask:
 
         Row i of `scores` contains the scores of one query. The score of the query with itself is in
         column ``positions[i]``. This score is overwritten, so that the query is not its own
-        neighbour. If more columns share the k-th highest score than fit among the k columns, each
-        of these columns counts as the same fraction of a column.
+        neighbour. Several columns may have the k-th highest score. If they outnumber the remaining
+        places among the k columns, each of them counts as the same fraction of a column.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
@@ -192,8 +193,8 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the outcomes of the tests for local and for global recovery of the labels.
 
-    If neither of these two tests is significant, but a test of a single label is significant, the
-    outcome for this label comes first in the list.
+    A significant test of a single label is reported only if neither of these two tests is
+    significant; its outcome then comes first in the list.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT

@@ -27,8 +27,8 @@ from fastcos.validation import Floats, Integers
 # reduced to one of _RANKS. The λ can be multiplied by one of _LAMBDA_FACTORS.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# The replay shows each rescaling D for this number of milliseconds, in which a reader can read a
-# sentence of 25 words.
+# The replay shows each rescaling D for this number of milliseconds. In this time, a reader can read
+# a sentence of 25 words.
 _REST = 6500
 # The number of users whose predictions a page shows.
 _N_EXAMPLES = 3
@@ -63,8 +63,8 @@ _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
 # An attack looks for a rescaling that removes a neighbour. The condition number of the rescaling is
-# at most _FAR. If the argument ``condition`` of items_page is larger than _FAR, this argument is
-# the limit instead.
+# at most _FAR. If the argument ``condition`` of items_page exceeds _FAR, the limit is ``condition``
+# instead of _FAR.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
@@ -242,9 +242,10 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
     """Return the exponents a and b of the rescaling that is nearest to the solution of Eq. 2.
 
-    The fit makes the scales of the columns of V S^(1/2 - a) Σ^-b similar to the scales of the
-    columns of c V diag(weights), where the factor c is free. The fit minimises the sum of the
-    squared differences between the logarithms of these scales. Both exponents lie between -1 and 1.
+    The fit chooses a and b so that the scales of the columns of V S^(1/2 - a) Σ^-b are similar to
+    the scales of the columns of V diag(weights), up to a common factor. The fit minimises the sum
+    of the squared differences between the logarithms of these scales. Both exponents lie between -1
+    and 1.
     """
     from scipy.optimize import lsq_linear  # Importing it takes 0.3 s, so it is deferred.
 
@@ -257,7 +258,7 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
-    """Return a matrix L for which L L' is the covariance of the n users, the rows of X V.
+    """Return a matrix L for which L L' is the covariance of the rows of X V, the n users.
 
     `sigma` contains the singular values of X, and `mean` is the mean of the rows of X V.
     """
@@ -443,7 +444,7 @@ def _max_items(d: int, users: bool) -> int:
 
 
 def _map_stride(n: int, width: int) -> tuple[int, str]:
-    """Return the stride and the caption of the heat map, which shows one item per stride."""
+    """Return the stride between the items that the heat map shows, and the caption of the map."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
     sample = "" if stride == 1 else f" (one item in {stride} is shown)"
     return stride, f"Cosines of all pairs of items{sample}"

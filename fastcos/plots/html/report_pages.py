@@ -133,8 +133,8 @@ def _page(
 ) -> str:
     """Return a page with a head, a figure, the advice and folded sections.
 
-    The figure is the first figure in the sections. The caption of the figure is the first sentence
-    of its section.
+    The figure is the first one in the first section that contains a figure. The caption of the
+    figure is the first sentence of its section.
     """
     parts, figure, caption = list(sections), None, ""
     number = next((i for i, section in enumerate(parts) if section.figures), None)

@@ -51,8 +51,8 @@ def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Ma
 
     inches = width / _PIXELS_PER_INCH, height / _PIXELS_PER_INCH
     drawing_file = io.StringIO()
-    # Text is written as text and not as paths. The ids of different drawings must differ, because
-    # all drawings are in one document.
+    # The drawing stores text as characters and not as outlines of letters. The ids of different
+    # drawings must differ, because all drawings are in one document.
     with figure_style(svg_fonttype="none", svg_hashsalt=label + kind):
         drawing = Figure(figsize=inches, layout="constrained", facecolor="none")
         ax = drawing.subplots()
