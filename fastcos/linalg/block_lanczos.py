@@ -18,7 +18,7 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# During this number of steps after a block has been widened, the iteration does not check the
+# After a block has been widened, the iteration makes this number of steps without checking the
 # residuals, so that the new directions can converge.
 _STEPS_AFTER_WIDENING = 4
 # The level of rounding errors is about the machine precision times the largest eigenvalue. A block
@@ -51,8 +51,8 @@ class Ritz(NamedTuple):
 def block_width(k: int) -> int:
     """Return how many columns a block has when k eigenpairs are computed.
 
-    Narrow blocks need fewer columns in total until the iteration converges, but wide blocks need
-    less time per column.
+    With narrow blocks, the iteration multiplies fewer columns before it converges. With wide
+    blocks, it needs less time per column.
     """
     return 16 if k <= 256 else 32 if k <= 512 else 64
 
@@ -70,7 +70,7 @@ class SVDProgress:
         self._before = self._done = 0
 
     def start(self, tol: float, max_iter: int) -> None:
-        """Reset the counts of columns before an iteration, or before its repetition in float64."""
+        """Start to count the columns of an iteration, which may be a repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
         # Most iterations end before the first restart. The total number of columns is therefore
@@ -176,12 +176,12 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` successive values are equal within tol; ignore the last value.
+    """Return whether `width` of the values are equal within tol; the smallest value is ignored.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of each
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. The last value is ignored, because the result
-    need not contain all eigenvectors of its smallest eigenvalue.
+    this eigenvalue may exist outside of the space. The smallest value is ignored, because the
+    result need not contain all eigenvectors of the smallest eigenvalue.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -268,7 +268,10 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block's width with random columns; return False if there is no room."""
+        """Double the width of the next block by adding random columns, or return False.
+
+        The result is False if the basis has no room for blocks of twice the width.
+        """
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])
@@ -288,8 +291,8 @@ class _Basis:
         Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
         the part of Z in the span of B, and consists of rounding errors. B C must be subtracted from
         Z, because scaling a short column of Z to length 1 enlarges the errors of this column. For
-        example, an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3 relative
-        to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
+        example, suppose that an error is 1e-11 times a large eigenvalue. The same error is 1e-3
+        times an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
         columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
@@ -301,8 +304,9 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # A direction of Q had the norm 1 before the basis was removed from Q. If its norm is now at
-        # most 0.5, the direction consisted mostly of rounding errors. Such directions are dropped.
+        # Removing the basis shortens the directions of Q, whose norms were 1. If the norm of a
+        # direction is now at most 0.5, the direction consisted mostly of rounding errors. Such
+        # directions are dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

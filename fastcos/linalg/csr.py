@@ -52,7 +52,7 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
 
     X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed. The
     function works on a private copy if it must sum duplicates, sort indices or drop explicit zeros.
-    If `keep_zeros` is true, explicit zeros remain in the result, and do not make a copy necessary.
+    If `keep_zeros` is true, explicit zeros remain in the result, so no copy is needed to drop them.
     Integers and booleans are converted to float64, in which duplicate entries are summed. If no
     magnitude in the result exceeds 2^24, float32 can represent the result exactly, and the result
     is converted to float32.

@@ -58,17 +58,17 @@ STREAMED_BYTES = 1 << 26
 _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
-# piece. On an Intel CPU, we compared a product with A in pieces of 1 MiB with a product with A in
-# one piece. With 20 non-zeros per piece in an average row of X, cutting A made the product 1.7
-# times as fast. With only 7 non-zeros per piece, the product took 1.4 times as long. On an AMD CPU
-# (Zen 5), we multiplied an X with 20,000 columns and 60 non-zeros per row. Cutting A into five
-# pieces doubled the time of this product.
+# piece. On an Intel CPU, we timed the product X A twice: once with A cut into pieces of 1 MiB, and
+# once with A in one piece. If an average row of X had 20 non-zeros per piece, cutting A made the
+# product 1.7 times as fast. If an average row had only 7 non-zeros per piece, the product with
+# pieces took 1.4 times as long. On an AMD CPU (Zen 5), we multiplied an X with 20,000 columns and
+# 60 non-zeros per row. Cutting A into five pieces doubled the time of this product.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
 # replaces the transposed blocks. Transposed blocks save time only if X has many columns. For a Q
 # with 64 columns, they reduced the time of the product by 35% if X had 84,432 columns, and by 20%
-# if X had 40,000 columns. If X had 17,192 columns, they increased the time by 90%.
+# if X had 40,000 columns. If X had 17,192 columns, transposed blocks increased the time by 90%.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
@@ -180,8 +180,8 @@ class _ShiftedOperator(Operator):
     """Computes the products of X - L R' from the products of X.
 
     L (n, r) and R (p, r) are float64 matrices with few columns. Products with L and R are computed
-    in float64, with one exception: to compute X A - L (R'A), L is multiplied by R'A in the type of
-    the result.
+    in float64, with one exception. In the formula X A - L (R'A), the product of L and R'A is
+    computed in the type of the result.
     """
 
     def __init__(self, X: Operator, L: Floats, R: Floats) -> None:
@@ -586,7 +586,7 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
-    """Return an array for X A, and whether the kernel writes to it with non-temporal stores.
+    """Return an array for X A, and True if the kernel shall write to it with non-temporal stores.
 
     Non-temporal stores, which bypass the caches, are not used for newly allocated memory. The
     operating system has just cleared the pages of newly allocated memory, so these pages are
@@ -635,8 +635,8 @@ def _panels(factor: Matrix) -> Any:
 def on_cache_lines(A: Matrix) -> Matrix:
     """Return A, or a copy of A whose rows start at cache lines.
 
-    A is not copied if its first row starts at a cache line, or if the distance between its rows is
-    not a multiple of a cache line.
+    A is copied only if its first row does not start at a cache line, and if the distance between
+    its rows is a multiple of a cache line.
     """
     if A.ctypes.data % buffer_pool.CACHE_LINE == 0 or A.strides[0] % buffer_pool.CACHE_LINE:
         return A

@@ -18,7 +18,8 @@ from fastcos.kernels import sparse
 # added to the total at the end. With this many non-zeros per column, these two steps take little
 # time compared with the product (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# The largest number of parts, unless more are needed to limit each part to _LARGEST_PART non-zeros.
+# The largest number of parts. It is exceeded only if the parts would otherwise have more than
+# _LARGEST_PART non-zeros each.
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24

@@ -98,9 +98,9 @@ def rmatmul(
     """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
-    divided into parts, and the sums of the parts take at most ``working_memory``. The function
-    transposes some matrices X with fewer than 96 non-zeros per column, and the transpose takes as
-    much memory as X.
+    divided into parts, and the sums of the parts take at most ``working_memory``. If X has fewer
+    than 96 non-zeros per column, the function may make a transposed copy of X, which takes as much
+    memory as X.
 
     Parameters
     ----------

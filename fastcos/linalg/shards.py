@@ -100,7 +100,8 @@ class InteractionShards:
     def __init__(self, path: storage.PathLike, *, verify: bool = True) -> None:
         self.path = validation.as_path("path", path)
         verify = validation.as_flag("verify", verify)
-        # The indices of the shards whose column numbers have not been checked yet.
+        # Each number in this set is the index of a shard whose column numbers have not been checked
+        # yet.
         self._unread: set[int] = set()
         stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
         with storage.refuse_damage(self.path / _MANIFEST):
@@ -269,7 +270,7 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for each target, the first row i whose preceding work is at least the target.
+        """Return, for each target, the first row i before which the work is at least the target.
 
         The work that precedes row i is i plus the number of non-zeros in the rows before row i. The
         targets must be in ascending order.

@@ -30,10 +30,10 @@ _RANK_TOLERANCE = 1e-7
 # Residuals are computed for this many rows of the vectors at a time, so that the rows stay in the
 # cache.
 _ROWS_AT_ONCE = 1024
-# A unit vector counts as independent of other vectors if its distance from their span is at least
-# _INDEPENDENT. A unit vector counts as a linear combination of other vectors if the square of its
-# distance from their span is at most _REPEATED. This limit is as large as a few thousand rounding
-# errors.
+# Let d be the distance of a unit vector from the span of other vectors. The vector counts as
+# independent of the other vectors if d is at least _INDEPENDENT. The vector counts as a linear
+# combination of the other vectors if d² is at most _REPEATED, which is as large as a few thousand
+# rounding errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. The iteration cannot
 # reach a smaller residual in float64.
@@ -266,8 +266,9 @@ def svd_residuals(
         Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
         A singular value s_i <= 1e-7 s_0 cannot be distinguished from 0 in a Gram matrix, so its
         residual is relative to s_0. A triplet that repeats earlier triplets does not certify a
-        further singular value. Therefore the residual of each triplet is divided by the distance of
-        its vector from the span of the earlier vectors, and is infinite if this distance is 0.
+        further singular value. Let d be the distance of a triplet's vector from the span of the
+        earlier vectors. The residual of the triplet is therefore divided by d. If d is 0, the
+        residual is infinite.
 
     Raises
     ------
@@ -406,10 +407,10 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether a dense eigensolver is faster than block Lanczos for k of `side` triplets.
+    """Return whether a dense eigensolver computes k of `side` triplets faster than block Lanczos.
 
-    A dense eigensolver is faster if a Krylov basis for k triplets would nearly fill all `side`
-    dimensions, or if at least 1 / `_DENSE_SHARE` of all triplets are requested.
+    A dense eigensolver is faster in two cases: a Krylov basis for k triplets would nearly fill all
+    `side` dimensions, or k is at least 1 / `_DENSE_SHARE` of all `side` triplets.
     """
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
@@ -433,7 +434,7 @@ def _signs(V: Matrix) -> Matrix:
 
 
 def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> Matrix:
-    """Return ``product(vectors) / s``; orthonormal vectors replace the columns whose s is 0.
+    """Return ``product(vectors) / s``; for s = 0, return a unit vector orthogonal to the others.
 
     `product` maps the vectors to their images ``product(vectors)``, whose lengths are the singular
     values s. The vectors whose s is not 0 come first. Every direction that is orthogonal to the

@@ -17,8 +17,8 @@ no block has written can therefore be recognised. To save time, the module ``sea
 its output arrays uninitialised. Each block writes only its own rows, so results are bit-for-bit
 identical for any number of threads. A thread that changes a shared object holds
 :func:`writer_lock`. A :class:`lazy_attribute` is computed once, at first use, even if several
-threads ask for it at the same time. All locks of fastcos are free in a forked child process, even
-if a thread of the parent process held them during the fork. Code that multiplies or factorises
+threads ask for it at the same time. In a forked child process, no lock of fastcos is held, even if
+a thread of the parent process held the lock during the fork. Code that multiplies or factorises
 matrices with NumPy or SciPy holds :func:`blas_lock`. If the matrices are small and the code runs
 between two kernels, the code also limits BLAS to one thread with :func:`one_blas_thread`.
 

@@ -10,7 +10,7 @@ from fastcos.parallel.forks import at_fork
 
 
 class _State:
-    """The limit on BLAS threads and the thread that has set it; both are None without a limit."""
+    """The limit on BLAS threads, and the thread that set it; both are None if no limit is set."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -28,8 +28,9 @@ _state = _State()
 # _locks[0], so that only one call of this kind runs at a time. Without this rule, two calls that
 # start the threads of OpenBLAS at the same time after a fork would hang. Waiting for _locks[0]
 # costs hardly any time, because OpenBLAS runs calls with several threads one after the other in any
-# case. A call that is limited to one BLAS thread holds another lock than _locks[0]. The id of the
-# calling thread decides which lock this is, so that two limited calls rarely wait for each other.
+# case. A call that is limited to one BLAS thread does not hold _locks[0], but one of the other
+# locks. The id of the calling thread decides which lock this is, so that two limited calls rarely
+# wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
@@ -39,8 +40,9 @@ def blas_lock() -> threading.RLock:
     Before the process forks, the forking thread waits until it holds all BLAS locks. While a thread
     holds a BLAS lock, it must call only NumPy and SciPy, and no function that may compile a kernel.
     Before a fork, the forking thread first takes the locks that a thread needs to compile a kernel,
-    and then waits for the BLAS locks. If a thread that holds a BLAS lock tried to compile during a
-    fork, this thread and the forking thread would wait for each other.
+    and then waits for the BLAS locks. Suppose that a thread holds a BLAS lock, and tries to compile
+    during a fork. It would then wait for the forking thread, while the forking thread waits for the
+    BLAS lock.
     """
     if _state.limit is None:
         return _locks[0]
@@ -89,12 +91,12 @@ def one_blas_thread() -> Iterator[None]:
     sets the number of threads of the whole process in builds without OpenMP. Another thread of the
     program may change the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. The end of the ``with`` block would then undo this change.
-    Another thread might also save the number of BLAS threads during the ``with`` block, when this
-    number is 1. If that thread restored the saved number after the block, BLAS would stay limited
-    to one thread. Therefore BLAS is limited only if all other threads of the process are daemons; a
-    worker of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads are ignored,
-    because they seldom call BLAS. Examples of daemon threads are the threads of our pool, the
-    threads that draw progress bars, and the threads of a notebook's kernel.
+    During the ``with`` block, the number of BLAS threads is 1. If another thread saved this number,
+    and restored it after the block, BLAS would stay limited to one thread. Therefore BLAS is
+    limited only if all other threads of the process are daemons; a worker of a
+    ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads are ignored, because they
+    seldom call BLAS. Examples of daemon threads are the threads of our pool, the threads that draw
+    progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

@@ -49,7 +49,7 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], bool]:
-    """Return the array that `empty` returns, and whether an earlier array used the same memory."""
+    """Return the same array as `empty`, and True if an earlier array has used the same memory."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     reused = None

@@ -10,9 +10,11 @@ def at_fork(
     after_in_parent: Callable[[], None] | None = None,
     after_in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Register functions that are called before each fork, or after it in the parent or the child.
+    """Register functions that are called before and after each fork of the process.
 
-    On systems without fork, nothing is registered.
+    `before` is called before the fork. After the fork, `after_in_parent` is called in the parent
+    process, and `after_in_child` is called in the child process. On systems without fork, nothing
+    is registered.
     """
     hooks = {
         "before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child

@@ -8,9 +8,8 @@ This module, and no other module, distinguishes three kinds of rows:
 * All other rows are float32 or float64 rows in memory, which need no conversion.
 
 Kernels can read the narrow types int8, float16 and bfloat16. Rows of float16 are stored as uint16,
-and rows of bfloat16 are stored as int16. From the stored type, the function
-``kernels.records.rows_of`` recognises the original type, and the kernels convert the numbers in
-registers.
+and rows of bfloat16 are stored as int16. The function ``kernels.records.rows_of`` recognises the
+original type by the stored type, and the kernels convert the numbers in registers.
 """
 
 import contextlib
@@ -61,7 +60,7 @@ def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
 
 
 def is_read_in_blocks(X: Any) -> bool:
-    """Return whether X must be read block by block, because it is mapped or narrow."""
+    """Return whether X is mapped or narrow; in both cases, X must be read block by block."""
     return is_on_disk(X) or is_narrow(X)
 
 
@@ -80,8 +79,8 @@ def as_mapped_rows(
     If X is returned unchanged, only its shape and its type are checked. `on_disk` says whether the
     caller reads mapped rows block by block. `narrow` says whether the caller reads narrow rows (of
     one- or two-byte numbers) block by block. If `widen` is True, narrow rows are converted to
-    float32 as a whole, even if `narrow` is True. `or_vector` and `is_measured` are passed on to
-    `validation.as_rows`.
+    float32 as a whole, even if the argument `narrow` is True. `or_vector` and `is_measured` are
+    passed on to `validation.as_rows`.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):
@@ -94,8 +93,8 @@ def as_mapped_rows(
         if is_unchanged and widen:
             is_unchanged, dtype = False, np.float32
         elif is_unchanged and X.size:
-            # Only the first row is passed to as_row_shape, because as_row_shape converts rows of a
-            # type from ml_dtypes, such as bfloat16, to float32.
+            # as_row_shape would convert all rows to float32 if their type comes from ml_dtypes,
+            # such as bfloat16. Therefore only the first row is passed to as_row_shape.
             first_rows = X[:1]
     if not is_unchanged:
         return validation.as_rows(
@@ -233,7 +232,7 @@ def release(X: npt.NDArray[Any]) -> None:
 
 
 def read_ahead(X: npt.NDArray[Any]) -> None:
-    """Ask the operating system to read a map into the page cache in the background."""
+    """Ask the operating system to load a memory map into the page cache, in the background."""
     _advise(X, "MADV_WILLNEED")
 
 

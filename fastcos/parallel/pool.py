@@ -37,10 +37,10 @@ Value = TypeVar("Value")
 # The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
-# If a call to `run` has more blocks than this number, the call looks up the compiled code of its
-# kernel once for all blocks. Without the look-up, Numba checks the types of the arguments for every
-# block, which takes 3 us for each argument that is a record. For about 10 blocks, the checks take
-# as long as the look-up.
+# If a call to `run` has more than this number of blocks, it looks up the compiled code of its
+# kernel only once, and uses this code for all blocks. Otherwise, Numba checks the types of the
+# arguments for every block, which takes 3 us for each argument that is a record. For about 10
+# blocks, these checks take as long as looking up the code.
 _MANY_BLOCKS = 10
 
 _inside = threading.local()
@@ -55,10 +55,10 @@ class _Places:
     """The CPUs on which helping threads may run: all except the CPU of the last caller.
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
-    thread. In a KVM virtual machine, a sleeping CPU does not count as idle, so Linux chooses the
-    CPU of the waking thread after every pause of a few milliseconds. A helping thread that is woken
-    on the caller's CPU must wait for the caller. A call on two threads then takes as long as on one
-    thread (docs/dev/costs.md, "Threads after a pause").
+    thread. In a KVM virtual machine, a sleeping CPU does not count as idle. After every pause of a
+    few milliseconds, Linux therefore chooses the CPU of the waking thread. A helping thread that is
+    woken on the caller's CPU must wait for the caller. A call on two threads then takes as long as
+    on one thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -110,8 +110,8 @@ class _State:
         self.n_threads = 0
         self.places = _Places()
         self.is_forked = is_forked
-        # None until prange has been tried in this process; afterwards "" if prange is safe, or the
-        # reason why prange is not safe.
+        # This is None until prange has been tried in this process. Afterwards, it is "" if prange
+        # is safe; if prange is not safe, it is the reason.
         self.prange_fault: str | None = None
         # The cached attributes that threads are computing now. Each key consists of the id of an
         # object and the name of its attribute. Each value consists of the lock of the attribute and
@@ -171,7 +171,7 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
 
 
 class lazy_attribute(Generic[Owner, Value]):
-    """A decorator for a method that computes an attribute once, while other threads wait.
+    """A decorator for a method that computes an attribute: one thread computes, the others wait.
 
     The decorator replaces functools.cached_property for two reasons. On Python 3.11,
     cached_property uses one lock for all instances of a class. If a process forked while one of its
@@ -337,7 +337,9 @@ class _Job:
             try:
                 raise error
             finally:
-                # The error would keep this frame, and thus the caller's arrays, in memory.
+                # The error refers to this frame by its traceback. If this frame kept its own
+                # reference to the error, the two would keep each other, and thus the caller's
+                # arrays, in memory.
                 del error
 
     def _report(self, progress: Progress | None) -> None:
@@ -384,9 +386,10 @@ class _Job:
         is -1, the method waits without a limit.
         """
         # A KeyboardInterrupt between acquire and release leaves _busy locked, although no block is
-        # running. Therefore _running is read before _busy is acquired. After an import of polars,
-        # for example, the operating system restarts interrupted system calls. Every
-        # KeyboardInterrupt is then raised between acquire and release.
+        # running. Therefore _running is read before _busy is acquired. Some libraries, for example
+        # polars, change a setting when they are imported: the operating system then restarts
+        # interrupted system calls. With this setting, every KeyboardInterrupt is raised between
+        # acquire and release.
         with self._lock:
             if self._running == 0:
                 return True

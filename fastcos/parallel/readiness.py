@@ -5,8 +5,9 @@ the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, w
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
 kernels itself. This is the usual strategy in the ski-rental problem: rent until the rent adds up to
-the price, and then buy. Two other plans would be to compile at the start, or never to compile. With
-our strategy, the searches take at most about twice as long as with the better of these two plans.
+the price, and then buy. There are two simpler plans: never to compile, and to compile before the
+first search. Compared with the better of these two plans, the searches take at most about twice as
+long.
 
 The kernels read rows of every number type (``kernels.records.Rows``), so they are compiled once and
 not once per number type. A process that has compiled all search kernels leaves a mark in the code
@@ -43,8 +44,8 @@ _SECONDS_IN_NUMPY = 20.0
 # the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If the cache contains the compiled code of these kernels, it also contains the code of all other
-# kernels that are needed to search packed or unpacked rows.
+# If the cache contains the compiled code of these kernels, no other kernel must be compiled to
+# search packed or unpacked rows.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,
@@ -109,7 +110,8 @@ def _is_marked() -> bool:
 
 def _mark(target: str) -> str:
     # config.isa() is called only if the user has chosen an instruction set. For all other users,
-    # config.isa() would import LLVM to find the default instruction set, which takes 0.4 s.
+    # config.isa() would take 0.4 s, because it would import LLVM to find the default instruction
+    # set.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{isa}_{target}"

@@ -98,17 +98,18 @@ whether norms are moderate), and on the constants of ``cost_model.COSTS``::
     batches    called by sources and explain: the queries of a batch, and the rows on disk that form
                a segment
 
-A plan does not depend on the values of the queries, for example on their norms. It does not depend
-on how many pairs the bounds rule out either. Modules that do not belong to the planner make the
+A plan does not depend on the values of the queries, for example on their norms. Nor does a plan
+depend on how many pairs the bounds rule out. Modules that do not belong to the planner make the
 following decisions about a search:
 
 * The packed form of the rows is chosen when an index is fitted, or when a search packs rows.
-  ``layout.tile_layout`` chooses int8 codes or float32 numbers. ``Segment.pack`` packs only one row
-  of each group of equal rows if ``plan.pays_grouping`` returns True for the groups. A sample of the
-  rows decides whether a direction is subtracted from all rows (``packing._common_direction``). A
-  second sample of the rows decides whether a projection is added, and how many axes it has
-  (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed form
-  of the rows, but learns from ``SegmentSizes`` how the rows are packed.
+  ``layout.tile_layout`` chooses int8 codes or float32 numbers. If there are groups of equal rows
+  and ``plan.pays_grouping`` returns True, ``Segment.pack`` packs only one row of each group. A
+  sample of the rows decides whether a direction is subtracted from all rows
+  (``packing._common_direction``). A second sample of the rows decides whether a projection is
+  added, and how many axes it has (``projection._may_pay``, ``projection._directions``). The planner
+  does not choose the packed form of the rows, but learns from ``SegmentSizes`` how the rows are
+  packed.
 * ``parallel.readiness`` decides whether a search runs kernels or NumPy, and starts a compilation if
   necessary. ``scan`` stores this decision in a ``Machine`` object, which the planner reads.
 * The instruction set, the number of threads and the working memory are settings (``config``) or
@@ -118,10 +119,10 @@ following decisions about a search:
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
   these decisions.
 
-Each branch in the code of a search either makes a decision that this docstring lists, or has one of
-three other purposes. Some branches check or convert an argument (``request``). Some branches
-depend on which items each query searches: its own list of items, the items of its group, or all
-items. The remaining branches reuse a stored plan or launch.
+Each branch in the code of a search either makes a decision that this docstring lists, or belongs to
+one of the following three kinds. Some branches check or convert an argument (``request``). Some
+branches depend on which items each query searches: its own list of items, the items of its group,
+or all items. The remaining branches reuse a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
@@ -130,9 +131,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
 * The first search of the example is planned. Its plan has the method "packed" and the kernel
   "few_queries". Its grid has one task, and its ``first_rank`` is 12.
-* The index stores the launch of this search, which contains the kernel call. The plan is the same
-  for any number of threads, so the launch is stored under the key (1, 10): the number of queries
-  and the number of neighbours.
+* The index stores the launch of this search, which contains the kernel call. The launch is stored
+  under the key (1, 10), which means 1 query and 10 neighbours. The number of threads is not part of
+  the key, because the plan is the same for any number of threads.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The

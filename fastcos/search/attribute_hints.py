@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A missing attribute: reading it raises an error that suggests another attribute."""
+    """A descriptor for a missing attribute: it raises an error that names the attribute to use."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement

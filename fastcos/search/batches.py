@@ -10,9 +10,9 @@ from fastcos.parallel import memmap
 from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
-# Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
-# rows in blocks of this size therefore always forms the same blocks, whether it reads the items
-# segment by segment or all at once. The transformed rows are then the same, bit for bit.
+# Segments of memory-mapped items begin at multiples of this many rows. A transform may multiply
+# rows in blocks of this size. Its blocks are then the same whether it reads the items segment by
+# segment or all at once. The transformed rows are therefore also the same, bit for bit.
 SEGMENT_MULTIPLE = 4096
 
 

@@ -39,7 +39,7 @@ class CostModel:
     max_rows_for_tiles: int = 2**31
     # If k is more than this share of the number of rows, tiles rule out too few rows to save time.
     max_neighbor_share: float = 1 / 8
-    # Packing a row takes as long as computing this many float64 scores of the row.
+    # Packing a row takes this many times as long as computing one float64 score of the row.
     scores_per_packed_row: int = 7
     # The method "unpacked" compares rows by tiles without packing them. It is used if the number of
     # queries is in this range. With fewer than min_queries_unpacked queries, the time to read the
@@ -56,8 +56,8 @@ class CostModel:
     # is in a cache, and as long as 16 comparisons if the row must be read from memory.
     tile_rows_per_score: int = 16
     # A search that allows only some of the rows may still compare all rows by tiles. It must then
-    # read the codes of all rows, which takes as long as comparing these codes with
-    # queries_per_filtered_sweep queries.
+    # read the codes of all rows. Reading these codes takes queries_per_filtered_sweep times as long
+    # as comparing them with one query.
     queries_per_filtered_sweep: int = 4
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
@@ -76,8 +76,9 @@ class CostModel:
     # --- Groups of items; each query searches one group -------------------------------------------
 
     # A group is searched as a segment of its own if its rows have at least this many entries in
-    # total. As a segment, a group can be divided among all threads, and its rows can be projected
-    # if they are wide. The overhead of searching a group as a segment is about 0.3 ms.
+    # total. If a group is a segment, its rows can be divided among all threads. If the rows are
+    # wide, they can also be projected. The overhead of searching a group as a segment is about 0.3
+    # ms.
     min_entries_of_segment: int = 2**23
     # A group with fewer entries than min_entries_of_segment may be searched by tiles; one thread
     # then searches the whole group. The group must be large enough: comparing all of its queries
@@ -122,15 +123,14 @@ class CostModel:
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, as a multiple of the time for comparing one panel of
-    # queries. We measured an overhead of 0.1 times the time for a panel. block_overhead_panels is
-    # larger than this, so that the planner prefers larger blocks when two plans take about the same
-    # time.
+    # queries. We measured an overhead of 0.1. A larger number is used, so that the planner chooses
+    # the plan with larger blocks if two plans take about the same time.
     block_overhead_panels: float = 0.5
-    # A search with many queries divides the queries among the threads. With more than
+    # A search with many queries divides the queries among the threads. If there are more than
     # max_threads_without_ranges threads, the search may also divide the rows into ranges. The rows
-    # are divided only if the estimated time with ranges is less than max_share_of_time_in_ranges
-    # times the time without ranges. The limit is below 1, because each range collects candidates of
-    # its own, which takes additional time.
+    # are divided only if this saves enough time: the estimated time with ranges, divided by the
+    # time without ranges, must be below max_share_of_time_in_ranges. The limit is below 1, because
+    # each range collects candidates of its own, which takes additional time.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The tasks share thresholds in at most this many passes over the rows. A further pass, without
@@ -144,23 +144,23 @@ class CostModel:
     # take more time than the kernel saves, so the kernel is not used.
     min_columns_of_join: int = 256
     min_sample_stride_of_join: int = 5
-    # For a large k, scoring the candidates in float64 takes most of the time. A self-join is
-    # therefore used only if multiplying one row by all rows takes at least k times this many
-    # seconds.
+    # For a large k, scoring the candidates in float64 takes most of the time. Let t be the seconds
+    # for multiplying one row by all rows. A self-join is used only if t / k is at least this
+    # number.
     min_seconds_per_joined_neighbor: float = 5e-7
     # A self-join compares pairs of blocks, in several rounds. A block has about
     # panels_of_joined_block panels, but at least min_panels_of_joined_block, because starting the
     # threads for every round takes time.
     panels_of_joined_block: int = 64
     min_panels_of_joined_block: int = 16
-    # During a self-join, the buffer of a row has space for at least k times this number of
-    # candidates.
+    # During a self-join, every row has a buffer for candidates. For each of the k neighbours, the
+    # buffer has space for at least this number of candidates.
     candidates_per_joined_neighbor: int = 8
     # A search that scores every pair is divided into tasks. If the rows have fewer than 64 columns,
     # each task scores pairs_per_task pairs, which takes about 2 ms.
     pairs_per_task: int = 100_000
-    # If a search that scores every pair has few queries, the rows are divided into at most this
-    # many tasks.
+    # If there are few queries, a task scores one query with only a part of the rows. The search
+    # then has at most this many tasks.
     max_tasks_per_search: int = 64
     # The number of queries that a thread compares with all rows at once in a range search.
     queries_per_range_block: int = 128
@@ -186,8 +186,9 @@ class CostModel:
     # that N rarely exceeds: the expected value of N plus threshold_deviations standard deviations
     # of N. The first threshold is therefore too high for only one query in a hundred. What happens
     # to such a query depends on the search. If the search compares queries in blocks, it searches
-    # all rows again for this query. If the search compares queries one by one, the kernel corrects
-    # the first threshold itself, so the search is not repeated (``task_grid.guess_rank``).
+    # all rows again for a query whose first threshold is too high. If the search compares queries
+    # one by one, the kernel itself corrects the first threshold (``task_grid.guess_rank``). The
+    # search of the rows is then not repeated.
     threshold_deviations: float = 2.33
     # Of every max_sample_stride consecutive panels, at least one is in the sample.
     max_sample_stride: int = 16
@@ -216,8 +217,8 @@ class CostModel:
     # columns, drawing the sample of rows would take longer than the projection saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
-    # If ``fit`` added no projection to an index, a projection is added once the searches of the
-    # index have performed this number of multiply-adds.
+    # If ``fit`` added no projection to an index, a projection may be added later: after the
+    # searches of the index have performed this number of multiply-adds in total.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
     # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier, because
@@ -241,12 +242,12 @@ class CostModel:
     # columns, and 0.15 for a text model whose embeddings vary mainly along few axes.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
-    # While a search for k neighbours reads the rows, the threshold of a query rises to its k-th
-    # best score. The rank of the threshold is its position among all scores of the query, counted
-    # from the highest score; it falls to k as the threshold rises. Each pair in threshold_ranks
-    # contains k and the rank of the threshold, averaged over the whole search. For each number of
-    # axes, the costs are averaged over the values of k in usual_k; the number of axes with the
-    # lowest average is chosen.
+    # While a search for k neighbours reads the rows, the threshold of a query rises to the k-th
+    # best score of the query. The rank of the threshold is its position among all scores of the
+    # query, counted from the highest score; it falls to k as the threshold rises. Each pair (k, r)
+    # in threshold_ranks says that r is the average rank of the threshold during a search for k
+    # neighbours. For each number of axes, the costs are averaged over the values of k in usual_k;
+    # the number of axes with the lowest average is chosen.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -289,8 +290,8 @@ class CostModel:
     read_bytes_per_code: int = 2
     # The bytes that an entry of a row takes while the measure transforms the row in float64.
     read_bytes_per_encoded_entry: int = 16
-    # The bytes that a neighbour of a query takes. Three rankings of the neighbours are in memory at
-    # the same time, and each ranking stores 16 bytes per neighbour.
+    # The number of bytes for each neighbour of a query. Three rankings of the neighbours are in
+    # memory at the same time, and each ranking stores 16 bytes per neighbour.
     read_bytes_per_neighbor: int = 48
     # Results are written to ``out`` for many queries at once. The number of queries is at least
     # min_written_queries_on_disk if the items are on disk, and at least min_written_queries if the
@@ -305,8 +306,8 @@ class CostModel:
     # The number of queries that a search in NumPy compares at once. More queries in one matrix
     # product would not reduce the time per query.
     numpy_batch_queries: int = 1024
-    # The bytes that a candidate takes in a search in NumPy. The number includes the temporary
-    # copies of the candidate that exist while the best candidates are selected.
+    # The bytes that a candidate takes in a search in NumPy. While the best candidates are selected,
+    # temporary copies of each candidate exist; the number includes the bytes of these copies.
     numpy_bytes_per_candidate: int = 96
 
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
@@ -357,9 +358,10 @@ class CostModel:
     # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
-    # If a search scores every pair instead of a few candidates, scoring a pair takes the fixed time
-    # seconds_per_score plus a time per column. The fixed time is shorter than the fixed time of a
-    # candidate, because such a search reads the rows in the order in which they are stored.
+    # The next two numbers are for searches that score every pair instead of a few candidates.
+    # Scoring a pair takes the fixed time seconds_per_score, plus a time per column. The fixed time
+    # is shorter than seconds_per_candidate, because these searches read the rows in the order in
+    # which the rows are stored.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.
@@ -376,8 +378,7 @@ class CostModel:
     # index, and the second number is for all other searches.
     seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
-    # The fixed part of the seconds for fitting a measure, which does not depend on the number of
-    # items.
+    # Fitting a measure takes this many seconds, plus a time that depends on the number of items.
     seconds_per_fit: float = 2.0e-4
     # The seconds for waking the threads of the pool and merging their results.
     seconds_per_handover: float = 5.0e-5

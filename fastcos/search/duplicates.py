@@ -44,8 +44,8 @@ class DuplicateGroups(NamedTuple):
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     """Return the groups of equal rows with equal biases, or None if few rows repeat.
 
-    The function takes O(n d) time. If ``packing.norms_repeat`` returns False, too few rows are
-    equal, and ``find_duplicates`` would return None. Callers call ``norms_repeat`` first, because
+    The function takes O(n d) time. If ``packing.norms_repeat`` returns False, ``find_duplicates``
+    would return None, because too few rows are equal. Callers call ``norms_repeat`` first, because
     it takes less time than ``find_duplicates``.
     """
     n = len(encoded.norms)
@@ -125,11 +125,11 @@ def expand(
     groups of each distinct query; it contains the first row number and the raw score of each group.
     The function uses only the field ``self_rows`` of ``exclusions``.
 
-    The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
-    above the group of an item contains a row that ranks above the item. If an item is one of the
-    best k items, at most k - 1 items rank above it. In addition, the query itself may rank above
-    the item, although the query is excluded from the results. Therefore, at most k groups rank
-    above the group of the item.
+    The best k + 1 groups contain the best k items, for the following reason. If a group ranks above
+    the group of an item, at least one row of the former group ranks above the item. If an item is
+    one of the best k items, at most k - 1 items rank above it. In addition, the query itself may
+    rank above the item, although the query is excluded from the results. Therefore, at most k
+    groups rank above the group of the item.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

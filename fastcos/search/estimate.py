@@ -23,7 +23,7 @@ class Estimate:
         The bytes of codes or rows that all threads together read. Bytes that are read twice count
         twice.
     multiply_adds : float
-        The number of multiply-adds of the tiles, or of matrix products in NumPy.
+        The number of multiply-adds in tiles or, for a search in NumPy, in matrix products.
     scored_pairs : float
         The number of pairs of a query and a row that are scored in float64.
     memory : float

@@ -109,7 +109,7 @@ class SearchExplanation:
 
     @property
     def method(self) -> str:
-        """The method of the plan of the first segment; see SearchPlan."""
+        """The method by which the first segment is searched; see SearchPlan."""
         return self.plans[0].method if self.plans else "nothing"
 
     def as_dict(self) -> dict[str, Any]:
@@ -235,8 +235,8 @@ def explain_source(
             n_queries, items.n_live, n_columns, k, options.n_threads, (), n_queries, 1, 0,
             Estimate(), 0.0, options.working_memory, "",
         )  # fmt: skip
-    # The plan of a search does not depend on the values of the queries. It depends only on their
-    # number and their number of columns, so the search is planned for an array of zeros.
+    # The plan of a search does not depend on the values of the queries. Only the number of queries
+    # and the number of their columns matter, so the search is planned for an array of zeros.
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
     request = SearchRequest(queries, k, allowed_positions, None, None)
     batch = min(n_queries, items.batch_size(request, options))
@@ -312,9 +312,9 @@ def explain_groups(
         has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # Groups that are not small are searched in one of two ways. Each tuple describes one of these
-    # ways by three values: a mask of its groups, the number of threads that search one group, and
-    # the number of groups that are searched at the same time.
+    # Groups that are not small are searched in one of two ways. Each tuple describes one way: a
+    # mask of the groups that are searched in this way, the number of threads that search one group,
+    # and the number of groups that are searched at the same time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),
@@ -509,7 +509,7 @@ def _alternative(
 ) -> tuple[str, ...]:
     """Say in words how long scoring all pairs in float64 would take.
 
-    The result is empty if the plan itself scores all pairs.
+    The result is empty if the plan already scores all pairs.
     """
     if plan.method in ("score_all", "numpy"):
         return ()

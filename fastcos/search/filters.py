@@ -1,4 +1,4 @@
-"""Restrict what queries can find, by excluded (query, item) pairs and by allowed items.
+"""Filters of a search: exclude (query, item) pairs from the results, or allow only some items.
 
 An index search may filter items by position or by id; ``as_filters`` combines both kinds into
 filters by position. ``ExcludedItems`` and ``AllowedRows`` filter the rows of one segment by row
@@ -193,8 +193,9 @@ def as_filters(
     """Combine all filters of one search, by position and by id, into SearchFilters.
 
     The arguments are those of ``SimilarityIndex.search``. If a sparse matrix was made before items
-    were added, it has fewer columns than the index has positions. Such a matrix neither excludes
-    nor allows the new items. Ids that are not in the index have no effect.
+    were added, it has fewer columns than the index has positions. Such a matrix has no entries for
+    the new items: ``exclude`` does not exclude them, and ``allowed`` does not allow them. Ids that
+    are not in the index have no effect.
     """
     n_positions = state.n_positions
     _refuse_ids("allowed", allowed, "positions", is_refused_as_list=False)
@@ -258,8 +259,8 @@ def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbo
 def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
     """Raise TypeError if `value` is a list of ids; positions and sparse matrices are accepted.
 
-    A list of strings counts as a list of ids. If ``is_refused_as_list`` is True, a list of numbers
-    also counts as a list of ids.
+    A list of strings is always a list of ids. A list of numbers counts as a list of ids only if
+    ``is_refused_as_list`` is True.
     """
     if not isinstance(value, list) or validation.is_empty_list(value):
         return

@@ -79,7 +79,8 @@ class GroupSearch:
             for order in self._orders
         ]  # fmt: skip
         # A query whose group has no items has the group code -1. NumPy reads the index -1 as the
-        # last entry, so the last entries of _n_items and _is_segment are 0 and False.
+        # last entry of an array. Therefore the last entry of _n_items is 0, and the last entry of
+        # _is_segment is False.
         self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:
@@ -134,7 +135,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these queries together; no group is searched as a segment."""
+        """Search the groups of these queries together; none of the groups becomes a segment."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 
 # A search accepts any k up to this number, and pads the results if the index holds fewer items. A
-# search accepts a larger k only if the index has at least k positions. A k that is larger than this
-# number and also larger than the number of positions is probably a mistake, and the padding would
-# fill the memory.
+# search accepts a larger k only if the index has at least k positions. If k is larger than this
+# number and larger than the number of positions, it is probably a mistake. In addition, the padding
+# would fill the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
@@ -706,8 +706,8 @@ class SimilarityIndex:
         replace : bool
             Whether to replace the index in the directory even if it belongs to another model. Two
             indexes with different numbers of columns belong to different models. If the index in
-            the directory has a model name, but this index has a different name or none, the two
-            indexes also belong to different models. In a process that has opened the replaced
+            the directory has a model name, and this index does not have the same model name, the
+            two indexes also belong to different models. In a process that has opened the replaced
             index, ``refresh`` raises an error, and searches continue to use the replaced index.
 
         Raises
@@ -813,9 +813,9 @@ class SimilarityIndex:
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
             if the directory now contains an index of another model. Two indexes with different
-            numbers of columns belong to different models. If this index has a model name, but the
-            saved index has another name or none, the saved index also belongs to a different model.
-            After a ValueError, searches continue to use the old items.
+            numbers of columns belong to different models. If this index has a model name, and the
+            saved index does not have the same model name, the saved index also belongs to another
+            model. After a ValueError, searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()

@@ -31,16 +31,16 @@ from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
-# Two parts are merged immediately if each of them has fewer live rows than this number. Adding a
-# single row therefore takes at most as long as packing this number of rows, unless larger parts are
-# merged (docs/dev/costs.md, "small parts of an index").
+# Two parts are merged immediately if each of them has fewer live rows than this number. If a single
+# row is added, at most this number of rows is therefore packed, unless larger parts are merged as
+# well (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
 # The names that the arrays of packed items have in a saved directory. The record that kernels read
 # has the same names for these arrays, except for the array "order" (``_RENAMED_FIELDS``).
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
 _RENAMED_FIELDS = {"order": "row_of_slot"}
-# In a directory, the array NAME of a projection is called prefix_NAME, unless this dictionary maps
-# NAME to another name.
+# In a directory, the array NAME of a projection is called prefix_NAME. This dictionary contains the
+# exceptions to this rule.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
 # Parts whose sizes lie in the same range are merged into one part as soon as there are
 # _MERGE_FACTOR of them. Parts with fewer than _SMALL_PART live rows are merged as soon as there are
@@ -94,8 +94,8 @@ class Part(Protocol):
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Return a row number for each position, and a mask that is True for live items.
 
-        An item is live if it was not removed. If the mask is False for a position, this part has no
-        live item at the position, and the row number is arbitrary.
+        An item is live if it was not removed. If this part has no live item at a position, the mask
+        is False, and the row number is arbitrary.
         """
 
     def ids_of(self, row_numbers: Integers) -> Ids:

@@ -46,8 +46,8 @@ class IndexState:
     items : ItemSource
         The items in the form that searches read. Removed items keep their positions.
     parts : tuple of Part
-        The items of the index with their ids: the parts of an index in memory, or the single part
-        of an index whose rows are memory-mapped.
+        The items of the index with their ids. An index in memory may have several parts. If the
+        rows of an index are memory-mapped, it has a single part.
     width : int
         The number of columns.
     has_string_ids : bool
@@ -192,8 +192,8 @@ def changed_state(
 ) -> IndexState:  # fmt: skip
     """Return the state after a change: the remaining parts and, if there are any, the new items.
 
-    ``state`` is the state before the change. ``parts`` are the parts of ``state`` without the items
-    that the change removes or replaces. ``measure`` has not been fitted.
+    ``state`` is the state before the change. ``parts`` contains the items of ``state`` that the
+    change neither removes nor replaces. ``measure`` has not been fitted.
     """
     if capabilities(measure).append:
         fitted_measure = state.items.measure
@@ -247,7 +247,7 @@ def read_state(
         part = old_parts.get(key)
         n_saved = saved_fields.get(key, {}).get("removed")
         # Items are only ever removed from a part, never restored. If the number of removed items of
-        # a part is the same at two times, the removed items themselves are therefore also the same.
+        # a part has not changed, the removed items are therefore still the same.
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment

@@ -46,7 +46,7 @@ class SegmentOrder:
         return scale_items(self._metric_type, self._encoded, self.row_numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Add the number of queries in a search to the total of each group; return the totals.
+        """Add the queries of a search to the totals of their groups, and return the totals.
 
         ``n_queries`` (g,) contains the number of queries of each group in this search. The totals
         cover all searches so far.
@@ -154,8 +154,8 @@ class ItemGroups:
         new_codes = self.find(groups, len(groups))
         if (new_codes >= 0).all():
             codes[positions] = new_codes
-            # The orders of existing segments stay valid: a replaced item is in a new segment, and
-            # its old row is never returned.
+            # The orders of existing segments stay valid. The new row of a replaced item is in a new
+            # segment, and the old row is never returned.
             return ItemGroups(self.labels, codes, self._orders)
         if not len(self.labels):
             return ItemGroups.of(groups, n_items)

@@ -30,8 +30,9 @@ Let S be |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 f
 each maximum is taken over the items of a block. Then the approximate and the exact score differ by
 less than the margin c S with c = 1.1 (4 d + 24) u. The factor 1.1 in the margin covers the rounding
 of the norms and of S. If the norms of two rows are in the range of ``_SAFE_NORMS``, the inner
-product of the rows does not overflow, and underflow changes it by at most the margin c S. In a
-block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a candidate.
+product of the rows does not overflow. Underflow may change the inner product, but at most by the
+margin c S. In a block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a
+candidate.
 
 The candidates include the k best items for the following reason. The approximate score minus the
 margin is a lower bound on the exact score of a pair. Therefore the k-th largest lower bound of a
@@ -51,8 +52,8 @@ from fastcos.parallel import background
 from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
-# _SAFE_NORMS maps a floating-point type to two norms. Products of rows in this type are used only
-# if the norms of the rows lie between these two norms, or if the rows are zero.
+# _SAFE_NORMS maps a floating-point type to two norms. Products in this type are used only for rows
+# whose norms lie between these two norms, and for rows of zeros.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # Before BLAS multiplies rows, this many entries are converted at once to the type of the product
 # (32 MiB of float32). BLAS is called once per conversion. On busy cores, every call of BLAS waits
@@ -149,7 +150,7 @@ def _block_candidates(
     kth_lower: Floats,
     dtype: str,
 ) -> _Candidates | None:
-    """Return the (query, item) pairs of this block whose item may be among the query's k best.
+    """Return all (query, item) pairs in which an item of this block may be among the k best.
 
     For each query, ``kth_lower`` (n,) contains a lower bound on its k-th best score in the blocks
     read so far; the function updates the array. If ``dtype`` is float32 and a norm is outside of

@@ -43,7 +43,7 @@ _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # The smallest number of directions that are compared with each other. For n items, n // 32
 # directions are compared, but at least 32 and at most 128. Comparing 128 of 1,000 items would take
-# 0.4 ms, as long as packing all 1,000 items.
+# as long as packing all 1,000 items, which is 0.4 ms.
 _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
@@ -51,7 +51,7 @@ _MIN_ITEMS = 256
 # Two directions count as close if their cosine is at least this number. The difference between 1
 # and _CLOSE_COSINE is about as large as the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
-# Around each compared direction, the compared directions that are close to it form a group. If the
+# Each compared direction forms a group with the compared directions that are close to it. If the
 # largest group contains at least this share of all compared directions, the shift is computed from
 # this group.
 _MIN_CLOSE_SHARE = 0.15
@@ -248,7 +248,7 @@ def panel_layout(layout: TileLayout, depth: int) -> Any:
 
 
 def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | None) -> RowScaling:
-    """Return the factors, the coefficients and the shift with which these items were packed."""
+    """Return the factors, the coefficients and the shift that were used to pack these items."""
     factors, shift = _scaling(packed.metric_type, items)[0], packed.arrays.shift
     coefficients = factors
     if len(shift):
@@ -305,10 +305,10 @@ def packed_items(
         projection=projection,
     )
     # ``rounding`` is a bound on float64 rounding errors. It covers the errors of three things: the
-    # score, two coefficients, and what remains of the rows after their components along the shift
-    # have been removed. Each of these quantities is a sum of `depth` terms whose magnitudes add up
-    # to at most 2. ``rounding`` also covers the rounding error of the squared norm of the shift,
-    # which should be 1.
+    # score, two coefficients, and the remainders of the rows. (The remainder of a row is the row
+    # without its component along the shift.) Each of these quantities is a sum of `depth` terms
+    # whose magnitudes add up to at most 2. ``rounding`` also covers the rounding error of the
+    # squared norm of the shift, which should be 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
     rows = kernel_items.rows
@@ -400,8 +400,8 @@ def _no_projection(depth: int, quantised: bool) -> Any:
 def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array (count,) whose data starts at a cache line.
 
-    NumPy allocates the memory, because NumPy requests huge pages from Linux. With huge pages, a
-    scan reads the memory faster, and reading memory limits the speed of a scan.
+    NumPy allocates the memory, because NumPy requests huge pages from Linux. The speed of a scan is
+    limited by reading memory, and huge pages make reading faster.
     """
     dtype = np.dtype(dtype)
     size = count * dtype.itemsize
@@ -421,12 +421,12 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
 # rows is not always the best shift. The caller may already have subtracted another mean, such as
-# the mean of the users. Rows that were much shorter than that mean then point in nearly the same
-# direction, opposite to it. The cosines of such rows differ from each other by less than the error
-# of the filter. Without a shift in this direction, nearly all pairs would be scored in float64. In
-# an earlier version, which lacked this shift, a search by the centred cosine took 60 times as long
-# as a search by the plain cosine (docs/dev/benchmarks.md). A direction to which many rows are close
-# is therefore preferred to the mean.
+# the mean of the users. If a row was much shorter than the subtracted mean, it now points in nearly
+# the opposite direction of this mean. The cosines of such rows differ from each other by less than
+# the error of the filter. Without a shift in this direction, nearly all pairs would be scored in
+# float64. In an earlier version, which lacked this shift, a search by the centred cosine took 60
+# times as long as a search by the plain cosine (docs/dev/benchmarks.md). If many rows are close to
+# one direction, this direction is therefore the shift, and not the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
@@ -438,9 +438,9 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     if n < _MIN_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # Sampled item i lies at the fraction (i * golden ratio) mod 1 of the list of items. These
-    # places are spread evenly, but not at regular distances. If similar items recur at regular
-    # distances, the sample therefore does not consist mainly of similar items.
+    # Let f be (i * golden ratio) mod 1. Sampled item i has the place f n in the list of n items.
+    # The places are spread over the whole list, but the distances between them vary. Even if
+    # similar items recur at regular distances, the sample does not consist mainly of similar items.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
     sampled_items = numbers[(places * n).astype(np.int64)]
     sample, weights = rows[sampled_items], factors[sampled_items]

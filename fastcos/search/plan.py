@@ -29,7 +29,7 @@ sizes:
 * if a projection does not make a query faster, the kernel stops using the projection for this
   query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
   once more. If a query of zeros has the same score with every row, it is not compared with any row.
-  With the method "distinct", only one of several equal queries is searched (``scan``).
+  With the method "distinct", equal queries are searched only once (``scan``).
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. In this module, a panel is a block of 32 packed rows, and a slot is the place of a row in
@@ -194,8 +194,8 @@ class SearchPlan:
         Whether the plan is the same for any number of threads, and for any working memory unless it
         is unusually small.
     needed_rows : float
-        The number of best packed rows among which k rows are expected to be allowed in the results.
-        This number is larger than k if some of the packed rows are not allowed.
+        How many of the best packed rows a query needs, so that on average k of them are allowed in
+        the results. This number is larger than k if some of the packed rows are not allowed.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
@@ -248,9 +248,11 @@ class GroupPlan:
         The groups that are searched together, in one launch: every query is scored with all items
         of its group.
     is_tiled : ndarray (g,), bool
-        The groups whose panels are searched by tiles: several groups at a time, each by one thread.
+        The groups whose panels are searched by tiles. Several groups are searched at a time, each
+        by one thread.
     is_segment : ndarray (g,), bool
-        The groups that are searched as segments: one group at a time, by all threads.
+        The groups that are searched as segments. One group is searched at a time, by all threads
+        together.
     """
 
     is_small: npt.NDArray[np.bool_]
@@ -300,8 +302,8 @@ def plan_group_panels(
     All queries of a task belong to the same group. ``n_queries`` is the number of queries of the
     largest task, and ``n_panels`` is the number of panels of the largest group. The threads of the
     plan search different groups at the same time; there are as many threads as the working memory
-    allows. The sample of a group depends on the number of panels of this group
-    (``task_grid.sample_of_group``), so the plan contains no sample.
+    allows. The plan contains no sample, because the sample of a group depends on the number of
+    panels of this group (``task_grid.sample_of_group``).
     """
     grid, capacity, buffers = plan_query_blocks(
         n_queries, float(k), k, layout, n_columns, n_panels,
@@ -505,8 +507,8 @@ def _plan_distinct(
     """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # One of the best groups may contain only the query itself, which must not be returned.
-    # Therefore, k + 1 groups are searched.
+    # One of the best groups may contain no row except the query itself, and the query must not be
+    # returned. Therefore, the search finds the k + 1 best groups.
     request_groups = dataclasses.replace(
         request, k=min(request.k + 1, n_distinct), is_self_join=False
     )
@@ -622,12 +624,13 @@ def _plan_packed(
     # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
     # rows of every segment, even if the segment is small. Scoring every pair of a small segment
     # would be faster than scanning its packed rows. However, only a search that scans packed rows
-    # can be prepared, and this saves more time than scoring every pair would save. A search with a
-    # mask is an exception, because a mask may allow fewer than k rows.
+    # can be prepared. Preparing a search saves more time than scoring every pair would save. A
+    # search with a mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
     # allowed rows. Each query therefore finds k rows, as ``prepared`` requires. ``is_scanned``
-    # counts the allowed rows of all segments; the last ``elif`` below counts those of this segment.
+    # compares k with the number of live rows in all segments. The last ``elif`` below compares k
+    # with the number of allowed rows in this segment.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -753,7 +756,8 @@ def _plan_self_join(
     The thresholds and candidates of all rows must be in memory at the same time. With the tile
     registers of AMX, multiplications take so little time that halving their number saves nothing.
     The function is called only for searches without a projection. For clustered rows and k = 10, a
-    projection saves at least as much time as a self-join (``docs/dev/costs.md``, "Self-joins").
+    search with a projection is at least as fast as a self-join (``docs/dev/costs.md``,
+    "Self-joins").
     """
     n, k = request.n_queries, request.k
     is_whole = n == segment.n_live == segment.n_rows and segment.n_packed in (0, n)
@@ -815,11 +819,11 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return the grid, capacity and sample of the next pass, after ``n_passes`` passes.
+    """Return the grid, the capacity and the sample of the pass that follows ``n_passes`` passes.
 
     The first pass follows the plan and may estimate thresholds. Later passes do not estimate
-    thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, a threshold that
-    tasks shared must have been wrong. In all later passes, the rows are not divided into ranges, so
+    thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, the tasks must
+    have shared a wrong threshold. In all later passes, the rows are not divided into ranges, so
     tasks share no thresholds.
     """
     if n_passes == 0:

@@ -312,9 +312,9 @@ def rotated(axes: Floats32) -> Floats32:
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes with which searches are fastest, or None if no projection saves time."""
     arrays, n = packed.arrays, len(packed.arrays.row_of_slot)
-    # Sampled item i lies at the fraction (i * golden ratio) mod 1 of the list of items. These
-    # places are spread evenly, but not at regular distances. If similar items recur at regular
-    # distances, the sample therefore does not consist mainly of similar items.
+    # Let f be (i * golden ratio) mod 1. Sampled item i has the place f n in the list of n items.
+    # The places are spread over the whole list, but the distances between them vary. Even if
+    # similar items recur at regular distances, the sample does not consist mainly of similar items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.row_of_slot[places].astype(np.int64)
@@ -344,8 +344,8 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
     # Before the process forks, the forking thread waits for the lock of BLAS. The thread that
     # computes the projection must therefore not wait for another lock while it holds the lock of
-    # BLAS. BLAS may use several threads, because a limit would apply to the whole process, and thus
-    # to the user's code.
+    # BLAS. BLAS may use several threads here: limiting the number of its threads would affect the
+    # whole process, and thus the user's code.
     with blas_lock():
         directions = _directions(sample, queries, weighted_offsets, n)
     return None if directions is None else as_axes(*directions)
@@ -409,14 +409,14 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return, for each projection, the share of (query, row) pairs that it would not rule out.
+    """Return which share of the (query, row) pairs each projection would not rule out.
 
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first
     q rows of ``sample``, with the scaling that a search applies to queries. ``weighted_offsets``
-    (q, m) contains one number for each pair, which is added to the inner product of the pair. For
-    each number c in ``counts``, the threshold of a query is assumed to be its c-th best score in
-    ``sample``.
+    (q, m) contains one number for each pair, which is added to the inner product of the pair. Each
+    number c in ``counts`` stands for a threshold: the threshold of a query is the c-th best score
+    of this query in ``sample``.
     """
     m = len(sample)
     scores = queries @ sample.T + weighted_offsets

@@ -270,9 +270,9 @@ class _SegmentSearch:
                 is_listed = np.arange(len(rows)) < np.repeat(starts[:-1] + new_counts, counts)
                 return rows[is_listed], np.concatenate([[0], np.cumsum(new_counts)])
             # The candidates were counted in a search of all queries of the request. This pass
-            # searches only some of the queries, and the number of candidates of a query may depend
-            # on the queries that are searched together with it (see ``find_candidates``). The next
-            # pass searches for the same queries as this pass, and finds the same candidates.
+            # searches only some of the queries. The number of candidates of a query may depend on
+            # the other queries in the same search (see ``find_candidates``). The next pass searches
+            # for the same queries as this pass, and finds the same candidates.
             counts = new_counts
 
     def qualifying(

@@ -127,7 +127,7 @@ class SearchRequest(NamedTuple):
         return QueryBatch(first_query, rows, encoded, exclusions)
 
     def are_encoded_items(self, measure: Measure, segments: Sequence[Segment]) -> bool:
-        """Return whether the encoded queries are the encoded items of the only segment."""
+        """Return whether the encoded items of the only segment can serve as the encoded queries."""
         if len(segments) != 1 or self.queries is not segments[0].rows:
             return False
         encode = getattr(type(measure), "encode_queries", None)

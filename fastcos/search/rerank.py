@@ -157,8 +157,9 @@ class WordRotatorsScorer:
     therefore 1 - cosine. The distance between an empty bag and any bag is 1. The distance between
     two bags of m vectors is computed by a linear programme in O(m^3 log m) time, which is usually a
     few milliseconds. To find candidates, call ``directions``, and search the returned rows with the
-    measure "neg_euclidean". By Jensen's inequality, half the squared Euclidean distance between the
-    rows that ``directions`` returns for two bags is a lower bound on the distance between the bags.
+    measure "neg_euclidean". For two bags, ``directions`` returns two rows. By Jensen's inequality,
+    half the squared Euclidean distance between these rows is a lower bound on the distance between
+    the bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 
@@ -227,7 +228,7 @@ class WordRotatorsScorer:
         return np.asarray(masses @ self._units)
 
     def _masses(self, name: str, bags: Any) -> sp.csr_array:
-        """Return the share of each vector in the mass of each bag, as a sparse matrix (n, w)."""
+        """Return the masses of the vectors in each bag, as a sparse matrix (n, w)."""
         import scipy.sparse as sp
 
         weights = sp.csr_array(bags, dtype=np.float64, copy=True)

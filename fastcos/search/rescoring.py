@@ -48,9 +48,9 @@ class Rescored(NamedTuple):
     scores : ndarray (n, k), float32
         The scores of the returned items; -inf in entries without an item.
     missing : ndarray (n,), int64, or None
-        For each query, an upper bound on how many of its k nearest items were not returned. If
-        ``missing`` is 0 for a query, the returned items are certainly its k nearest items.
-        ``missing`` is None if no ``upper_bounds`` were passed.
+        For each query, at most this number of its k nearest items were not returned. If ``missing``
+        is 0 for a query, the returned items are certainly its k nearest items. ``missing`` is None
+        if no ``upper_bounds`` were passed.
     """
 
     indices: npt.NDArray[np.int64]
@@ -143,10 +143,10 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # ``missing`` counts the candidates above which an unlisted item may rank. No unlisted item has
-    # a score above the upper bound, so these are the candidates whose score is at most the upper
-    # bound. A candidate whose score equals the bound is counted, too: among equal scores, the item
-    # with the lower number ranks first, and this may be the unlisted item.
+    # No unlisted item has a score above the upper bound. An unlisted item can therefore rank only
+    # above candidates whose scores are at most the upper bound; ``missing`` is the number of these
+    # candidates. A candidate whose score equals the bound is counted, too: an unlisted item with
+    # the same score ranks above this candidate if it has a lower item number.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

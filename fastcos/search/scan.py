@@ -358,9 +358,9 @@ def _scan_query_blocks(
         unfinished = unfinished[unproved_thresholds > _NO_THRESHOLD]
         if grid.n_ranges > 1:
             # The next pass starts with thresholds from the exact scores of the neighbours found so
-            # far. The tasks have also shared thresholds with each other, but a shared threshold may
-            # be too high (see kernels.tile_top_k). The next pass therefore does not use shared
-            # thresholds from this pass.
+            # far. During this pass, the tasks have also shared thresholds with each other. A shared
+            # threshold may be too high (see kernels.tile_top_k), so the next pass does not start
+            # with shared thresholds.
             of_scores = _filter_thresholds(scaled_queries, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1
@@ -374,9 +374,10 @@ def _scan_query_blocks(
 def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
     """Return the indices of the queries that have the score 0 with every item.
 
-    If the scores are cosines or inner products, a query of zeros has the score 0 with every item,
-    so no bound could rule out any row. If the scores are distances or the items have biases, a zero
-    query has different scores with different items, so it needs the same search as other queries.
+    If the scores are cosines or inner products, a query of zeros has the score 0 with every item. A
+    bound could therefore rule out no row for this query. If the scores are distances or the items
+    have biases, a zero query has different scores with different items, so it needs the same search
+    as other queries.
     """
     zero_queries = np.flatnonzero(queries.norms == 0)
     if packed.metric_type == "euclidean" or packed.arrays.offsets.any():
@@ -388,7 +389,7 @@ def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest thresholds (m,) that are proved to keep all of the k best rows.
+    """Return the largest thresholds (m,) that all of the k best rows are proved to reach.
 
     The thresholds are in the units of the tiles. ``queries`` (m,) contains the indices of m
     queries, and ``kth_scores`` (m,) contains the k-th best score of each of these queries among all
@@ -450,7 +451,7 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the k lowest row numbers that a zero query may find, and scores of 0.
+    """Return the k lowest row numbers that are allowed for a query of zeros, and scores of 0.
 
     All queries may find the rows in ``numbers``, which is in ascending order.
     """

@@ -113,9 +113,10 @@ class Segment:
         """Return a segment with the same rows, whose searches skip the rows in ``removed``.
 
         ``removed`` contains row numbers. If this segment has packed all of its rows, the new
-        segment shares the packed rows with this segment, and searches skip the removed items by a
-        mask of O(p) bytes. If this segment has packed no rows, or only one row of each group of
-        equal rows, the new segment starts without packed rows.
+        segment shares the packed rows with this segment. Searches of the new segment then skip the
+        removed items by means of a mask, which takes O(p) bytes. If this segment has packed no
+        rows, or only one row of each group of equal rows, the new segment starts without packed
+        rows.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -185,7 +186,7 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed items of this segment and of ``distinct``, if they have been packed."""
+        """The packed items of this segment, and those of its ``distinct``, if they exist."""
         forms = [self.packed_rows]
         if "distinct" in vars(self):
             forms.append(self.distinct.packed_rows)
@@ -262,7 +263,7 @@ class Segment:
         )  # fmt: skip
 
     def look_up(self, fact: plan.Fact) -> None:
-        """Compute a fact on which a plan depends, so that the result of ``sizes`` contains it."""
+        """Compute a fact on which a plan depends; ``sizes`` then returns the fact as well."""
         getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
 
     @parallel.lazy_attribute

@@ -17,9 +17,9 @@ from fastcos.search.packing import Integers, PackedItems, aligned
 from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking
 
-# The kernel compares products of rows with the thresholds of both rows. If the norms of the rows
-# differ by more than this factor, the numbers that the kernel computes for these comparisons might
-# overflow or underflow in float32.
+# The kernel compares the product of two rows with the thresholds of both rows. For these
+# comparisons, the kernel computes numbers in float32. The numbers might overflow or underflow if
+# the norms of the rows differ by more than this factor.
 _LARGEST_RATIO_OF_NORMS = 1e6
 
 

@@ -176,7 +176,7 @@ class MappedItems:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """An empty tuple, because every search creates its own segments when it reads the rows."""
+        """An empty tuple: every search creates its own segments when it reads the rows."""
         return ()
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
@@ -207,8 +207,8 @@ class MappedItems:
     def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
         """Read and yield the blocks that contain rows at these positions.
 
-        The blocks start at multiples of ``SEGMENT_MULTIPLE``. Bit for bit, the encoded rows are
-        therefore the same as if all rows were encoded together.
+        The blocks start at multiples of ``SEGMENT_MULTIPLE``. The encoded rows are therefore
+        bit-for-bit the same as if all rows were encoded together.
         """
         for first in range(0, self.n_items, SEGMENT_MULTIPLE):
             last = min(self.n_items, first + SEGMENT_MULTIPLE)
@@ -233,8 +233,8 @@ class MappedItems:
     ) -> Segment:
         """Return the rows from ``first`` to ``last - 1`` as a segment.
 
-        Searches of the segment find only the rows in ``numbers``, where 0 stands for the row
-        ``first``. If ``numbers`` is None, searches find all rows.
+        Searches of the segment find only the rows in ``numbers``; the numbers are counted from the
+        row ``first``, which has the number 0. If ``numbers`` is None, searches find all rows.
         """
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
         return encode_segment(

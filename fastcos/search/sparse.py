@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# A block of queries contains about this many units of work. Processing one non-zero of a query
-# takes one unit. Every query also reads one sum per item, and reading _SUMS_PER_NNZ sums takes one
-# unit.
+# A block of queries takes about as long as processing _NNZ_PER_BLOCK non-zeros of queries. Every
+# query also reads one sum per item; reading _SUMS_PER_NNZ sums takes as long as processing one
+# non-zero.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # The bytes that a (query, item) pair takes in sparse_neighbors_above.
@@ -209,10 +209,9 @@ def _as_matrix(rows: SparseRows) -> sp.csr_array:
 
 
 def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
-    """Return the type in which products are summed, and two arrays with the values of the rows.
+    """Return the type of sums of products, the values of the queries, and the values of the items.
 
-    The first array contains the values of the queries, and the second array contains the values of
-    the items. Both arrays are None if all non-zeros of the queries and of the items are 1.
+    Both arrays of values are None if all non-zeros of the queries and of the items are 1.
     """
     query_values, item_values = query_rows.by_row[2], item_rows.by_column[2]
     if query_values is None and item_values is None:

@@ -141,9 +141,9 @@ class SparseRows:
 
         indptr, indices, data = self.by_row
         # ``data`` cannot always be passed to SciPy, because it may be None or an array of any type.
-        # SciPy therefore selects the rows of another matrix, whose values are the positions in
-        # ``data``: 0, 1, 2, and so on. The selected positions are then used to look up the values
-        # in ``data``.
+        # SciPy therefore selects the rows of another matrix. The values of this matrix are the
+        # positions in ``data``: 0, 1, 2, and so on. The selected positions are then used to look up
+        # the values in ``data``.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]
@@ -233,11 +233,11 @@ def _empty_entries(
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
     """Return three new arrays for inverted lists: the packed entries, the items and the values.
 
-    There are packed entries only if ``with_values`` is True and the item numbers have 16 bits. If
-    there are packed entries, the arrays of items and values are views of the two halves of the
-    packed 32-bit entries. If there are no packed entries, the first of the three arrays is None.
-    ``with_values`` is False if all values are 1. In this case, the returned array of values is
-    None.
+    There are packed entries only if ``with_values`` is True and the item numbers have 16 bits. Each
+    packed entry has 32 bits: one half is the item number, and the other half is the value. The
+    arrays of items and values are then views of these halves. If there are no packed entries, the
+    first of the three arrays is None. ``with_values`` is False if all values are 1. In this case,
+    the returned array of values is None.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

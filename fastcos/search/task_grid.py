@@ -112,8 +112,9 @@ def one_by_one_is_faster(
     if not layout.quantised or n_queries > PANEL:
         return False
     # With a projection, full codes are read only for rows that the projection cannot rule out. A
-    # block of queries reads these full codes once for all of its queries. Comparing more than
-    # queries_per_reading queries as a block is therefore faster than comparing them one by one.
+    # block of queries reads these full codes once for all of its queries. If there are more than
+    # queries_per_reading queries, comparing a block of queries is therefore faster than comparing
+    # the queries one by one.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -132,7 +133,7 @@ def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: Cos
     """
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
-    # The bytes of the codes, multiplied by the number of times that the search reads them.
+    # The number of bytes of codes that the search reads. A byte that is read twice counts twice.
     work = n_panels * PANEL * 4 * layout.words * (1 + n_queries // per_reading)
     return max(1, work // costs.min_bytes_per_thread)
 
@@ -209,9 +210,9 @@ def plan_query_blocks(
         shared = share_rows(layout, n, n_panels, n_panels, machine, costs)
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
-            # If the rows are divided, each query has candidates in every range, so more pairs must
-            # be scored. The rows are therefore divided only if there are too few blocks of queries
-            # for all threads.
+            # If the rows are divided, candidates of each query are found separately in every range,
+            # so more pairs must be scored. The rows are therefore divided only if there are too few
+            # blocks of queries for all threads.
             if n_blocks < n_threads:
                 grid = shared
         else:
@@ -300,8 +301,8 @@ def guess_in_range(
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
     # Every ``stride``-th panel is sampled. If a query needs more rows, more panels must be sampled,
-    # so the stride must be smaller. For example, the stride is at most 4 if there are twice as many
-    # panels as rows that the query needs.
+    # so the stride must be smaller. For example, if the number of panels is twice the number of
+    # rows that the query needs, the stride is at most 4.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
@@ -314,15 +315,15 @@ def guess_rank(
     """Return the rank of the first threshold among the best scores of the sampled panels.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
-    panels are sampled. Among the best ``needed_rows`` rows, k rows are allowed in the results, on
-    average. The number ``needed_rows`` may be larger than the number of rows in the range. The rank
-    is at most the number of sampled panels.
+    panels are sampled. On average, k of the ``needed_rows`` best rows are allowed in the results.
+    The number ``needed_rows`` may be larger than the number of rows in the range. The rank is at
+    most the number of sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
-    query is too high, the next step depends on the kernel. The kernel "few_queries" scores further
-    slots, without multiplying the codes again. The kernel "projected_queries" compares the query
-    with the full codes of all rows of the range. With the other kernels, the search is repeated for
-    this query, without an estimated threshold.
+    query is too high, the next step depends on the kernel. The kernel "few_queries" scores more
+    slots, but does not multiply the codes a second time. The kernel "projected_queries" compares
+    the query with the full codes of all rows of the range. With the other kernels, the search is
+    repeated for this query, without an estimated threshold.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)
@@ -336,8 +337,9 @@ def guess_rank(
     # high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
-    # Assume that the n_best rows are distributed over the panels at random. The returned rank is
-    # the expected number of panels that contain at least one of these rows, rounded up.
+    # Assume that the n_best rows are distributed over the panels at random. A panel has one of the
+    # highest best scores if it contains at least one of these rows. The returned rank is the
+    # expected number of such panels, rounded up.
     return min(panels, int(panels * -math.expm1(-n_best / panels)) + 1)
 
 

@@ -12,8 +12,8 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# _self_items compares each row with the fitted row of the same number. It compares this many rows
-# at once.
+# _self_items compares row i of its argument with row i of the fitted rows. It compares this many
+# rows at once.
 _COMPARED_AT_ONCE = 4096
 
 
@@ -124,7 +124,7 @@ class NeighborsTransformer(
         return sp.csr_matrix((values.ravel(), indices.ravel(), indptr), shape=shape)
 
     def _self_items(self, rows: validation.Rows) -> Integers:
-        """Return i for each row i that equals fitted row i, and -1 for every other row."""
+        """Return, for each row i, the number i if the row equals fitted row i, and -1 otherwise."""
         n = min(len(rows), self.n_samples_fit_)
         is_item = np.zeros(len(rows), np.bool_)
         for first in range(0, n, _COMPARED_AT_ONCE):
