@@ -1,4 +1,4 @@
-"""For all tests: one BLAS thread, Ctrl-C as in a terminal, and settings restored afterwards."""
+"""All tests use one BLAS thread, react to Ctrl-C as in a terminal, and restore the settings."""
 
 import functools
 import gc
@@ -32,14 +32,14 @@ FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
 class _ReversedFolder(pytest.Dir):
-    """A folder of tests, which is read from its last file to its first."""
+    """A folder of tests whose files are read in reverse order."""
 
     def collect(self):
         return reversed(list(super().collect()))
 
 
 def pytest_collect_directory(path, parent):
-    """Let the second test process read each folder from its end.
+    """Let the second test process read the files of each folder in reverse order.
 
     In a fresh clone, each of the two processes then compiles one half of the test files and loads
     the other half, which the other process has compiled.
@@ -51,7 +51,7 @@ def pytest_collect_directory(path, parent):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    gc.disable()  # Imports and the collection of the tests create no garbage.
+    gc.disable()  # Importing and collecting the tests leaves no garbage behind.
     try:
         return (yield)
     finally:
@@ -84,7 +84,10 @@ def restored_settings(monkeypatch):
 
 @pytest.fixture(scope="session")
 def without_numba(tmp_path_factory):
-    """Return a folder of all installed packages except Numba, for PYTHONPATH and `python -S`."""
+    """Make a folder that contains all installed packages except Numba; return the folder.
+
+    A test names this folder in PYTHONPATH, and starts `python -S`.
+    """
     folder = tmp_path_factory.mktemp("packages")
     for place in (one for one in sys.path if one.endswith("site-packages")):
         for package in Path(place).iterdir():

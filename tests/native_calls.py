@@ -1,8 +1,8 @@
 """Digests of the results of many calls, which `python -m tests.native_calls` prints as JSON.
 
 Compiled kernels, native kernels of every tier and interpreted kernels must give the same bits. If
-kernels are interpreted, calls that take long, need vector instructions or compute products are left
-out. (Interpreted products round every multiplication before the addition.)
+the kernels are interpreted, a call is left out if it takes long, needs vector instructions, or
+computes a product. (Interpreted products round every multiplication before the addition.)
 """
 
 import functools
@@ -25,7 +25,7 @@ DTYPES = ("float32", "float64")
 
 
 def dense(dtype, n, d):
-    """Return normally distributed rows, of which the first and the last two are equal."""
+    """Return normally distributed rows; the first row and the last two rows are equal."""
     rows = np.random.default_rng(n).standard_normal((n, d)).astype(dtype)
     rows[-2:] = rows[0]
     return rows
@@ -40,7 +40,7 @@ def sparse(dtype, n, m, values):
 
 
 def saved(items, queries):
-    """Return results of an index, of the same index from a file, and of one query."""
+    """Search an index, the same index after saving and opening it, and the index for one query."""
     index = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
@@ -62,7 +62,7 @@ def residuals(X):
 
 
 def small_calls():
-    """Yield a name and a call for each result that interpreted kernels can compute as well."""
+    """Yield a name and a call for each result that interpreted kernels can also compute."""
     for dtype, measure in itertools.product(DTYPES, MEASURES):
         items, queries = dense(dtype, 500, 20), dense(dtype, 16, 20)
         pairs = sp.csr_array((np.ones(16), (np.arange(16), 30 * np.arange(16))), shape=(16, 500))
@@ -80,7 +80,8 @@ def small_calls():
 def large_calls():
     """Yield a name and a call for each result that only compiled kernels compute.
 
-    Interpreted, these calls would take hours, could not run, or would round differently.
+    With interpreted kernels, these calls would take hours, could not run, or would round
+    differently.
     """
     for dtype, measure in itertools.product(DTYPES, MEASURES):
         items = dense(dtype, 3_000, 70)

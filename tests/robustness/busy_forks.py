@@ -192,7 +192,7 @@ def faults(operation: str, children: int) -> tuple[int, int]:
 
 
 def forked(call: Callable[[], bool]) -> int | None:
-    """Return the exit status of a child that calls once, or None if it had to be killed."""
+    """Fork a child that makes the call; return its exit status, or None if it had to be killed."""
     child = os.fork()
     if child == 0:
         status = 2

@@ -2,15 +2,18 @@
 
     python -m tests.robustness.calibrated_rates EXPERIMENT
 
-- null: counts of pairs of 20,000 x 64 rows, compared with a float64 matrix, and the time.
-- sampled: the time for a sample of 1,000,000 x 128 rows, and the error compared with a larger
-  sample.
-- held_out: thresholds from one half of the rows, observed on the other half, in six data sets.
-- tail: the tail model of a tenth of the rows, compared with all pairs of all rows.
-- fdr: the share of false discoveries among planted relevant pairs (--repeats 200).
-- transfer: one number and one rate, applied to two versions of a model.
-- rescaling: the range of the threshold, compared with 10,000 random D and a grid of all D.
-- hubs: rates of single queries, by the cosine and by query_normalized.
+- null: counts the pairs of 20,000 x 64 rows by their cosine, compares the counts with those of a
+  float64 matrix, and reports the time.
+- sampled: reports the time and the thresholds for a small and for a larger sample of 1,000,000 x
+  128 rows.
+- held_out: computes thresholds from one half of the rows, and observes their rates on the other
+  half, in six data sets.
+- tail: fits the tail model to a tenth of the rows, and compares its rates with those of all pairs
+  of all rows.
+- fdr: measures the share of false discoveries in data with planted relevant pairs (--repeats 200).
+- transfer: applies one cosine and one rate as thresholds to two versions of a model.
+- rescaling: compares the range of the threshold with 10,000 random D and with a grid of all D.
+- hubs: measures the rates of single queries for cosine, query_normalized and mutual_proximity.
 """
 
 import argparse
@@ -116,7 +119,7 @@ def null(options):
     start = time.perf_counter()
     calibration = calibrate(rows)
     seconds = time.perf_counter() - start
-    # The oracle bins scores by other code, which searches sorted edges.
+    # The reference counts the scores by independent code: np.histogram searches sorted edges.
     truth, moved = np.zeros(2**16, np.int64), 0
     X, edges = unit(rows), np.arange(-(2**15), 2**15 + 1) / 2**15
     for first in range(0, len(X), 500):
@@ -196,7 +199,10 @@ def tail(options):
 
 
 def fdr(options):
-    """Compare queries that have planted relevant items with a null of queries that have none."""
+    """Estimate false discovery rates for queries that have planted relevant items.
+
+    The null distribution comes from other queries, which have no relevant items.
+    """
     d, n_items, n_queries, planted = 32, 2_000, 100, 5
     levels, results = (0.05, 0.2), {0.05: [], 0.2: []}
     power = {0.05: [], 0.2: []}
@@ -264,8 +270,8 @@ def rescaling(options):
         bounds = threshold_range(directions, rate, condition=condition, sample=None)
         seen = []
         for trial in range(options.random):
-            # The logarithms of the weights are uniform. In every other trial, each logarithm is
-            # either 0 or the largest allowed one.
+            # In half of the trials, the logarithms of the weights are uniform. In the other half,
+            # each weight is either 1 or `condition`.
             logs = rng.uniform(0, np.log(condition), directions.shape[1])
             if trial % 2:
                 logs = np.log(condition) * (logs > np.log(condition) / 2)
@@ -289,7 +295,7 @@ def rescaling(options):
 
 
 def every_rescaling(rows, rate, condition, steps=400):
-    """Return the extremes of the threshold over all D on a grid."""
+    """Return the lowest and the highest threshold that any D on a grid leads to."""
     n, d = rows.shape
     line = np.linspace(0, 2 * np.log(condition), steps if d == 3 else 20 * steps)
     # The scale of D does not matter, so one weight is 1.

@@ -3,12 +3,13 @@
     python -m tests.robustness.damaged_files SEED CASES FORMAT...
 
 A damaged file must lead to the original content, or to a FastcosFormatError. Other content is
-allowed for formats without a checksum (text, .npy, Parquet), for indexes that are opened without
-verify=True, and for "signed" directories, whose checksums are corrected after the damage. The
-process may use 1 GiB more addresses than at its start, and each case may take 20 seconds. A crash,
-a MemoryError or a hang ends the process. A damaged checkpoint is resumed, or refused as that of
-another call. For each format, the script prints how many files were refused, read as before, and
-read as something else.
+allowed in three cases: the format has no checksum (text, .npy, Parquet); an index is opened without
+verify=True; or a directory is "signed", which means that the script corrects the checksums after
+the damage. The process may use 1 GiB more addresses than at its start, and each case may take 20
+seconds. A crash, a MemoryError or a hang ends the process. If the checkpoint of a search is
+damaged, the search either continues, or raises an error as if the checkpoint belonged to another
+call. For each format, the script prints how many files were refused, how many were read as before,
+and how many were read with other content.
 """
 
 import faulthandler
@@ -49,7 +50,7 @@ PAIRS = "".join(f"{a},{b},{i % 7}\n" for i, (a, b) in enumerate(pairwise(WORDS))
 
 
 class Format(NamedTuple):
-    """How a format is written and read, and whether its checksums reveal damage."""
+    """A file format: how it is written and read, and whether its checksums reveal damage."""
 
     make: Callable[[Path], Any]
     read: Callable[[Path], Any]
@@ -137,7 +138,7 @@ def search(path: Path) -> checkpoint.Checkpoint:
 
 
 def half_a_search(path: Path, blocks: int = 4) -> None:
-    """Leave the same files as a search that is killed after this many blocks."""
+    """Write the files that a search leaves behind if it is killed after this many blocks."""
     path.mkdir()
     run = search(path)
     for lo, hi in list(run.missing())[:blocks]:
@@ -197,7 +198,7 @@ def saved_index(path: Path, rows: Any, measure: Any = "dot", ids: Any = None) ->
 
 
 def index_with_prefixes(path: Path, rows: Any, measure: Any) -> None:
-    """Give this index prefixes, which an index usually has only if its rows are wide."""
+    """Save an index with prefixes; usually, only an index of wide rows has prefixes."""
     with cost_model.costs_replaced(projected_columns=16):
         saved_index(path, rows, measure)
     assert any(file.name.startswith("prefix_axes") for file in path.iterdir())
@@ -220,7 +221,7 @@ def opened_index(path: Path) -> Any:
         named = index.ids_of([0]).dtype.kind == "U"
         index.upsert(MANY[:3], ids=["new 1", "new 2", "new 3"] if named else [901, 902, 903])
         results.append(index.search(MANY[:40], 7))
-    except ValueError:  # some rows have NaN, which opening the index did not detect
+    except ValueError:  # SimilarityIndex.open did not detect that some rows contain NaN
         pass
     for one in results:
         assert one.indices.min() >= -1
@@ -366,12 +367,12 @@ def damage_and_sign(directory: Path, random: Any) -> None:
 
 
 def copied(whole: Path, copy: Path) -> Path:
-    """Copy a file or directory, because reading an interrupted search completes it."""
+    """Copy a file or directory, because reading the files of an interrupted search changes them."""
     return Path((shutil.copytree if whole.is_dir() else shutil.copyfile)(whole, copy))
 
 
 def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) -> int:
-    """Return 0 if a case was refused, 1 if it was read as before, 2 if as something else."""
+    """Return 0 if a file was refused, 1 if it was read as before, 2 if other content was read."""
     copied(whole, copy)
     files = sorted(path for path in copy.rglob("*") if path.is_file()) or [copy]
     target = files[random.integers(len(files))]

@@ -3,12 +3,13 @@
     python -m tests.robustness.dense_exactness [CASES [SEED]]
 
 A case is a pair of a query and k. If all k indices are correct and in the correct order, so are
-those for every smaller k. The rows come from families on which upper bounds work badly. Their
-number is close to a multiple of a block size, and their entries are float32 or float64, in either
-byte order, of ordinary or extreme magnitude. Each call uses a random entry point, number of
-threads, working memory, instruction set and batches of queries. Half of the calls use a projection
-onto 24 axes, half divide the rows among tasks, and half of the self-joins multiply each pair of
-rows once, in small blocks. The reference sorts the float64 scores of all pairs.
+those for every smaller k. The rows come from families on which upper bounds work badly. The number
+of rows is close to a multiple of a block size. The entries are float32 or float64 numbers in either
+byte order, and their magnitudes are ordinary or extreme. Each call uses a random entry point,
+number of threads, working memory, instruction set and batches of queries. Half of the calls, chosen
+at random, use a projection onto 24 axes. Another random half divides the rows among tasks. A random
+half of the self-joins multiplies each pair of rows only once, in small blocks. The reference sorts
+the float64 scores of all pairs.
 """
 
 import json
@@ -49,8 +50,8 @@ def draw_case(rng):
     d = int(rng.choice(WIDTHS) if rng.random() < 0.25 else rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
-    # Lists of all neighbours of many rows are drawn only rarely. Otherwise, they would be the
-    # majority of the cases.
+    # Only few random inputs ask for the complete list of the neighbours of every row. These lists
+    # are long, and would otherwise be the majority of the cases.
     complete = n <= 129 and rng.random() < 0.05
     k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))
@@ -65,10 +66,12 @@ def draw_case(rng):
 
 
 def changed_index(rng, X, measure):
-    """Return a changed index, the positions of the rows of X in it, and its number of positions.
+    """Return an index of the rows of X that was changed several times.
 
-    The index was fitted, extended, and changed by remove and upsert. The removed items are copies
-    of rows of X, so that one of them would displace a neighbour if a search ignored the removal.
+    The function also returns the positions that the rows of X have in the index, and the number of
+    all positions of the index. The index was fitted, extended, and changed by remove and upsert.
+    The removed items are copies of rows of X, so that one of them would displace a neighbour if a
+    search ignored the removal.
     """
     n = len(X)
     total = n + int(rng.integers(1, n + 2))
@@ -89,7 +92,7 @@ def changed_index(rng, X, measure):
 
 
 def in_little_memory(rng, call):
-    """Return call(working_memory=...), with a random memory that is doubled until it suffices."""
+    """Call with a random working_memory, and double this memory until the call succeeds."""
     memory = float(rng.choice(MEMORIES))
     while True:
         try:

@@ -2,11 +2,12 @@
 
     python -m tests.robustness.guard_calls CALLS SITUATION... [handlers]
 
-The process first runs a user's parallel loop on Numba's threading layer, and each operation once.
-The process then calls each operation CALLS times in each situation. The answers must be
-bit-identical to the answer of one thread, which NumPy confirms. The script prints one JSON line:
-the number of calls and of wrong answers per operation, the warnings, and the signals that arrived.
-The script guard_matrix.py runs this script in new processes.
+The process first runs a parallel loop of a user, which starts Numba's threading layer, and then
+runs every operation. After that, the process calls each operation CALLS times in each situation.
+All answers must be bit-identical to the answers of one thread, and the process compares the answers
+of one thread with NumPy. The script prints one JSON line: the number of calls and of wrong answers
+per operation, the warnings, and the signals that arrived. The script guard_matrix.py runs this
+script in new processes.
 """
 
 import hashlib
@@ -94,7 +95,7 @@ def bits(operation: str, n_threads: int) -> str:
 
 
 def confirm_one_thread() -> None:
-    """Confirm by NumPy the answers of one thread, with which all other answers are compared."""
+    """Check the answers of one thread against NumPy; they are the reference for all others."""
     np.testing.assert_allclose(kernel(1)[0], (ROWS * ROWS).sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(matmul(1)[0], SPARSE.toarray() @ RIGHT, rtol=1e-12)
     values = np.linalg.svd(SPARSE.toarray(), compute_uv=False)[:3]
@@ -127,7 +128,7 @@ def blocks_of(operation: str) -> int:
 
 
 def wrong(calls: int, expected: dict[str, str]) -> dict[str, int]:
-    """Call every operation in turn, this many times; return how many answers of each are wrong."""
+    """Call all operations in turn, `calls` times; return the wrong answers per operation."""
     results = dict.fromkeys(expected, 0)
     for _ in range(calls):
         for operation, answer in expected.items():
@@ -156,7 +157,7 @@ def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict
 
 
 def in_child(calls: int, expected: dict[str, str], generations: int = 1) -> dict[str, int]:
-    """Return the results of a child or grandchild; if it dies, all its calls count as wrong."""
+    """Return the results of a child or grandchild; if either dies, all calls count as wrong."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -209,7 +210,10 @@ SITUATIONS: dict[str, Callable[[int, dict[str, str]], dict[str, int]]] = {
 
 
 def install_handlers(words: list[str]) -> None:
-    """Install handlers that only note the signal, as servers do; they mislead Numba's guards."""
+    """Install signal handlers that only note the signal, like the handlers of servers.
+
+    Such handlers mislead Numba's guards.
+    """
     if "handlers" in words:
         for number in (signal.SIGTERM, signal.SIGABRT):
             signal.signal(number, lambda number, frame: signals.append(int(number)))

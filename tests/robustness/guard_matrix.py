@@ -1,14 +1,14 @@
-"""A script: tries every situation in which OpenMP or workqueue fails, with each layer and driver.
+"""A script: tests each layer and driver in every situation in which OpenMP or workqueue fails.
 
     pip install gunicorn dask distributed
     python -m tests.robustness.guard_matrix [--calls 200] [--backend pool] [--layer omp]
         [--situation fork]
 
 The script runs tests/robustness/guard_calls.py, or gunicorn with it, in new processes, once with
-and once without handlers of SIGTERM and SIGABRT. Each cell of the matrix is a combination of layer,
-driver, situation, handlers (or none) and operation, with at least CALLS calls. The script prints
-one JSON line per process, and a summary. It exits with status 1 if any call was wrong, crashed,
-hung or received a signal.
+and once without handlers of SIGTERM and SIGABRT. Each cell of the matrix is a combination of a
+layer, a driver, a situation, an operation, and handlers or no handlers. The script makes at least
+CALLS calls per cell. It prints one JSON line per process, and a summary. It exits with status 1 if
+any call was wrong, crashed, hung or received a signal.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def environment(backend: str, layer: str) -> dict[str, str]:
 
 
 def cells(backend: str, layer: str, situation: str, handlers: bool, calls: int) -> dict[str, Any]:
-    """Return the findings of guard_calls.py, or how the process ended, as `fault`."""
+    """Return the output of guard_calls.py; if the process failed, return its failure as "fault"."""
     if situation == "gunicorn":
         with tempfile.TemporaryDirectory() as folder:
             requests = -(-calls // 5)

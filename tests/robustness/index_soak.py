@@ -3,10 +3,10 @@
     python -m tests.robustness.index_soak [--changes 10000] [--threads 8] [--processes 2]
 
 Before every change, the script builds a new index of the rows that will remain; afterwards,
-searches must return bit-identical results. The answer of a thread must be that of a state between
-the start and the end of its search. A process refreshes its index before each search, and must
-answer like one of the saved states. The script prints one JSON line: the numbers of changes,
-searches and wrong answers. It exits with status 1 if an answer was wrong.
+searches must return bit-identical results. A thread's answer must be right for a state that the
+index had between the start and the end of the search. A process refreshes its index before each
+search, and its answer must be right for one of the saved states. The script prints one JSON line:
+the numbers of changes, searches and wrong answers. It exits with status 1 if an answer was wrong.
 """
 
 import argparse
@@ -98,11 +98,11 @@ class Soak:
         self.expected[self.version + 1] = answer(fresh)
 
     def read(self, stop: threading.Event, lock: threading.Lock) -> None:
-        """Search until the end; every answer must be that of a state during the search."""
+        """Search until `stop` is set; an answer must fit a state of the index during the search."""
         while not stop.wait(0.01):  # while this thread waits, the writer can run
             first = self.version
             result = answer(self.index)
-            # A change may be complete before `version` is increased.
+            # The index may have changed already, although `version` has not been increased yet.
             states = range(first, self.version + 2)
             is_right = result in {self.expected.get(state) for state in states}
             with lock:

@@ -3,9 +3,9 @@
     python -m tests.robustness.interrupts [--repeats 10] [--rows 20000] [operation ...]
 
 The operations are those of memory_limits.py; the script repeats each of them until it sends SIGINT.
-Per operation, the script prints the longest time until KeyboardInterrupt was raised (in seconds),
-and how many threads and files remained, except the threads of the pool. It exits with status 1 if a
-time exceeds 0.5 s, or if a thread or file remained.
+For each operation, the script prints the longest time in seconds from SIGINT to KeyboardInterrupt.
+It also prints how many threads and files were left over; the threads of the pool are not counted.
+It exits with status 1 if a time exceeded 0.5 s, or if a thread or file was left over.
 """
 
 import argparse
@@ -28,7 +28,7 @@ LONGEST = 0.5
 
 
 def answered(name: str, inputs: tuple[Any, ...], delay: float) -> float:
-    """Return the seconds from a SIGINT, which is sent after `delay`, until the call raises."""
+    """Send SIGINT after `delay` seconds; return the seconds from then to KeyboardInterrupt."""
     sent: list[float] = []
 
     def send() -> None:

@@ -2,16 +2,19 @@
 
     python -m tests.robustness.killed_writers KILLS KIND...
 
-A child alternately saves two versions to one place. After every kill, the place must contain one
-complete version. Per kind, the script prints how many kills left the first version, the second
-version, and temporary files. (The next writer may find temporary files, but no reader sees them.)
+A child process alternately saves two versions to one place. After every kill, the place must
+contain one complete version. For each kind, the script prints three numbers: after how many kills
+the place contained the first version, after how many it contained the second version, and after how
+many there were temporary files. (The next writer may find temporary files, but no reader sees
+them.)
 
-The long kinds have checkpoints. A child that makes one version writes to the disk 26 times
-(neighbors), and is killed within a dozen writes. The script starts children until one completes the
-version, which is only possible because each one continues from a checkpoint. The other version
-follows. After every kill, every file must belong to the previous or to the new version. In the end,
-all files must equal those of a process that was never killed, byte by byte. The script prints the
-numbers of kills, of complete runs, and of kills that left a checkpoint.
+The kinds whose names begin with "long-" use checkpoints. To make one version of long-neighbors, a
+process must write to the disk 26 times, but each child process is killed within a dozen writes. The
+script starts one child after another until a child completes the version. A child can complete the
+version only because each child continues from the checkpoint of the previous one. After that, the
+children make the other version. After every kill, every file must belong to the previous or to the
+new version. In the end, all files must equal those of a process that was never killed, byte by
+byte. The script prints the numbers of kills, of complete runs, and of kills that left a checkpoint.
 """
 
 import contextlib
@@ -66,7 +69,7 @@ def read_audit(path: Path) -> bytes:
 
 
 def saved(path: Path, rows: np.ndarray) -> str:
-    """Save rows completely, so that a killed writer does not already fail here."""
+    """Save rows and return the path; even after a kill, the file is complete or does not exist."""
     if not path.exists():
         part = path.with_suffix(".part.npy")
         np.save(part, rows)
@@ -101,8 +104,8 @@ KINDS = {
     "model": Kind((4, 8), fitted_and_saved, lambda path: LinearMF.load(path).components_.tobytes()),
     "index": Kind(
         (ROWS, -ROWS),
-        # Each version is saved by a new index. An index that has been saved before would refuse to
-        # replace files that another index has saved since then.
+        # Each version is saved by a new index. An index that has already been saved to this place
+        # would refuse to overwrite a newer version, which another index has saved.
         lambda rows, path: SimilarityIndex().fit(rows).save(path),
         lambda path: SimilarityIndex.open(path).search(ROWS[:4], 3).scores.tobytes(),
     ),
@@ -168,9 +171,10 @@ def resumed(kind: Kind, folder: Path, kills: int, chance: random.Random) -> list
 
 
 def killed_or_ended(work: Callable[[], Any], chance: random.Random) -> bool:
-    """Return whether the work is done in a child that is killed after a few writes to the disk.
+    """Kill a child after a few writes to the disk; return whether it had completed the work.
 
-    Counting writes instead of time lets slow machines get as far as fast ones.
+    The child is killed after a number of writes, and not after a time, so that it gets equally far
+    on slow and on fast machines.
     """
     reading, writing = os.pipe()
     child = os.fork()

@@ -3,9 +3,9 @@
     python malformed_sparse.py SEED CASES FORMAT...
 
 Every case must return the correct matrix (according to plain loops), or raise a ValueError or
-TypeError that names the argument. The input must not change. The script is a separate process
-because a crash would end it; stderr shows the current case. The script prints how many cases were
-refused and accepted.
+TypeError that names the argument. The input must not change. Tests start this script as a separate
+process, because a crash would end the process; stderr names the current case. The script prints how
+many cases were refused and accepted.
 """
 
 import faulthandler

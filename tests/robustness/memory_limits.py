@@ -4,8 +4,9 @@
 
 In addition to what the process already holds, each call may take four times the size of its inputs,
 the size of its outputs, working_memory (16 MiB here), and 64 MiB. A matrix of all pairs would
-exceed this limit by 0.1, 0.4 and 1.6 GB. Per operation, the script prints a JSON line with the
-sizes that fitted. It exits with status 1 if a size did not fit. It only runs on Linux.
+exceed this limit by 0.1, 0.4 and 1.6 GB. For each operation, the script prints a JSON line with the
+sizes at which the operation stayed within the limit. It exits with status 1 if an operation
+exceeded the limit at any size. It only runs on Linux.
 """
 
 import json
@@ -57,7 +58,10 @@ def relevant(n: int) -> Any:
 
 
 def table(n: int) -> Any:
-    """Return a file of 12 n lines, and its bytes, whose size counts as that of the input."""
+    """Return the path and the content of a file with 12 n pairs.
+
+    The size of the content counts as the size of the input.
+    """
     path = Path(FOLDER.name) / f"{n}.csv"
     X = sparse(n).tocoo()
     np.savetxt(path, np.column_stack(X.coords), "%d", ",", header="user,item", comments="")
@@ -249,7 +253,10 @@ def held() -> int:
 
 
 def fits(name: str, n: int) -> bool:
-    """Return whether a call ends under the limit; a tenth of the input tells the output size."""
+    """Return whether a call with inputs of size n stays within the memory limit.
+
+    The allowed size of the outputs is ten times that of a call with a tenth of the inputs.
+    """
     make, call = OPERATIONS[name]
     outputs = size_of(call(*make(n // 10))) * 10
     inputs = make(n)

@@ -7,10 +7,10 @@
 
 A mutant is a copy of the source with one changed comparison, operator, number, flag, condition,
 returned value or statement. The script collects the tests and runs them once, to note which tests
-call which function. Then it puts each mutant into a forked copy of this process, and runs the tests
-that call the changed function there, fastest first. The script prints the share of killed mutants
-(those for which a test failed), and lists the surviving mutants, some of which have no visible
-effect. Strings are not changed, because error messages have their own tests.
+call which function. Then it puts each mutant into a forked copy of this process. In this copy, the
+script runs the tests that call the changed function, fastest first. The script prints the share of
+killed mutants (those for which a test failed), and lists the surviving mutants, some of which have
+no visible effect. The script changes no strings, because other tests check the error messages.
 """
 
 import argparse
@@ -152,7 +152,7 @@ def mutants(name: str) -> Iterator[Mutant]:
 
 
 def functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield the functions of a module and its classes, which include the inner functions."""
+    """Yield the functions and methods of a module; each of them includes its inner functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef):
             yield prefix + child.name, child
@@ -202,7 +202,7 @@ def code_of(tree: ast.Module, module: ModuleType, name: str) -> CodeType:
 
 
 def live(module: ModuleType, name: str) -> FunctionType:
-    """Return the plain function inside properties, class methods and decorators."""
+    """Unwrap a property, class method or decorated function, and return the plain function."""
     member: Any = module
     for part in name.split("."):
         member = inspect.getattr_static(member, part)
@@ -352,7 +352,7 @@ def key(mutant: Mutant) -> str:
 
 
 def place(mutant: Mutant) -> str:
-    """Return a name of a mutant in this version of the source, distinct from others of its line."""
+    """Return a name for a mutant in this version of the source; no other mutant has this name."""
     return f"{mutant.line}.{mutant.column} {key(mutant)}"
 
 

@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def answers(application: str, folder: Path, requests: int, **environment: str) -> list[Any]:
-    """Return the answers of 2 workers with 4 threads to 8 clients; a lost answer is an error."""
+    """Return the answers of a server to 8 clients, or raise an error if an answer is missing.
+
+    The server has 2 workers with 4 threads each.
+    """
     (folder / "application.py").write_text(application)
     address = f"127.0.0.1:{20000 + os.getpid() % 20000}"
     path = os.pathsep.join([str(folder), str(ROOT), *sys.path])

@@ -2,17 +2,22 @@
 
     python -m tests.robustness.rounding_errors [--repeats 20]
 
-Every operation gets ordinary rows and difficult rows: cancelling sums, near-duplicates, magnitudes
-over many decades, and subnormal, tiny and huge values. SVDs get ill-conditioned and repeated
-singular values. The script prints a Markdown table with the largest error, in units of last place
-(ULP) of the size that the row names, and the allowed bound. It exits with status 1 if an error
-exceeds its bound.
+Every operation is tested on ordinary rows and on difficult rows: cancelling sums, near-duplicates,
+magnitudes over many decades, and subnormal, tiny and huge values. SVDs are also tested on
+ill-conditioned matrices, and on matrices with repeated singular values. The script prints a
+Markdown table with the largest error and the allowed bound of each operation. Errors and bounds are
+in units in the last place (ULP) of a "size", which the table names. The script exits with status 1
+if an error exceeds its bound.
 
-The size "terms" is the sum of the absolute values of the added products, for sums that may cancel.
-The size "result" is the exact result, and the size "1" is one. The size "s[0]² / s" is for singular
-values from a Gram matrix. The size "condition" is the ratio of a number before a subtraction, an
-inversion or a division to the number after it. Its formulas are in rounding_formulas.py and
-rounding_metrics.py.
+These sizes are in the table:
+
+- "result": the exact result.
+- "1": the number 1.
+- "terms": the sum of the absolute values of the products that are added; for sums that may cancel.
+- "s[0]² / s": the squared largest singular value, divided by the singular value; for singular
+  values that are computed from a Gram matrix.
+- "condition": a number before a subtraction, an inversion or a division, divided by the number
+  after this operation. The formulas are in rounding_formulas.py and rounding_metrics.py.
 """
 
 import argparse
@@ -65,8 +70,8 @@ def dot_raw_scores(Q: Any, B: Any) -> Any:
 def dot_scores(Q: Any, B: Any) -> Any:
     truth = pairwise(dot, Q, B)
     # Scores are computed and compared in float64, and only then rounded to float32. If the terms of
-    # a sum nearly cancel, the error is therefore judged in relation to a small fraction of the
-    # terms.
+    # a sum nearly cancel, the rounding errors of float64 are large relative to the exact score. The
+    # size of a score is therefore at least 2^-20 times the sum of the absolute values of the terms.
     size = np.maximum(np.abs(truth), pairwise(terms, Q, B) * mpmath.mpf(2) ** -20)
     return scores("dot", Q, B), truth, size, np.float32, "result", 1
 
@@ -163,7 +168,11 @@ def spectra() -> Iterator[tuple[str, Any]]:
 
 
 def singular_errors(X: Any) -> tuple[float, float, float]:
-    """Return the errors in ULP of the values, beyond the certificates, and of orthogonality."""
+    """Return three errors of a full SVD of X, in ULP.
+
+    They are the error of the singular values, the part of this error that exceeds the certified
+    residuals, and the deviation of U and V from orthogonality.
+    """
     values = mpmath.svd_r(mpmath.matrix(X.tolist()), compute_uv=False)
     truth = np.array(sorted(values, reverse=True), object)
     svd = fastcos.randomized_svd(X, X.shape[1])
@@ -213,7 +222,7 @@ def pairs(repeats: int) -> Iterator[tuple[str, Any, Any]]:
 
 
 def rescaled_cosine(x: Any, y: Any, squares: Any) -> Any:
-    """Return the cosine of exact x and y, given the squares of the entries of D^-1."""
+    """Return the exact cosine of xD⁻¹ and yD⁻¹; `squares` is the diagonal of D⁻²."""
     weighted = [w * a for w, a in zip(squares, x, strict=True)]
     size = mpmath.sqrt(
         mpmath.fdot(weighted, x) * mpmath.fdot([w * b for w, b in zip(squares, y, strict=True)], y)
@@ -262,7 +271,7 @@ def interval_lines(repeats: int) -> Iterator[Line]:
 
 
 def report(lines: list[Line]) -> int:
-    """Print the worst case of every operation and type; return how many exceed their bound."""
+    """Print the largest error of every operation and type; return how many errors are too large."""
     of_types = "float32 rows: ULP | values | float64 rows or lists: ULP | values"
     print(f"| operation | {of_types} | size | bound |\n|---|---|---|---|---|---|---|")
     worst: dict[tuple[str, str, float], dict[str, str]] = {}

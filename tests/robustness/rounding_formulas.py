@@ -1,4 +1,7 @@
-"""Every measure as an exact formula, with the size to which its rounding error is relative."""
+"""For every measure, exact formulas for the score of two rows and for the size of the score.
+
+Rounding errors are measured in units in the last place (ULP) of this size.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +12,14 @@ from tests.robustness.rounding_truth import cosine, distance, dot, terms
 
 ITEMS, DEPTH, NEAREST = 16, 6, 3
 EPS = mpmath.mpf(2) ** -52
-# A score with this size is not judged. Either the exact score is undefined, or the documentation
-# promises a score that differs from the exact one.
+# If the size of a score is NOTHING, the error of the score is not judged: either the exact score is
+# undefined, or the documentation promises a score that differs from the exact one.
 NOTHING = mpmath.inf
 
 Rows = list[list[Any]]
 # A Truth is a function for two matrices (Q, B) of exact numbers. It takes the number of a row of Q
-# and the number of a row of B. It returns the exact score of these two rows, and the size of this
-# score.
+# and the number of a row of B. It returns the exact score of these two rows, and the size to which
+# the rounding error of this score is relative.
 Truth = Callable[[int, int], tuple[Any, Any]]
 
 
@@ -61,13 +64,13 @@ def under(S: Any, x: Any, y: Any) -> Any:
 
 
 def lost(rows: Rows, x: Any) -> Any:
-    """Return by which factor the subtraction of the mean from x amplifies rounding errors."""
+    """Return the factor by which subtracting the mean from x amplifies rounding errors."""
     moved = norm(less(x, mean(rows)))
     return (norm(x) + norm(sizes(rows))) / moved if moved else NOTHING
 
 
-# The following functions are measures. Given exact queries and items, each measure returns the
-# exact score of a pair, and the size of this score.
+# The following functions are measures. For exact queries and items, each function computes the
+# exact score of a pair, and the size to which the rounding error of this score is relative.
 
 
 def plain(x: Any, y: Any) -> Any:
@@ -83,7 +86,7 @@ def euclid(x: Any, y: Any) -> Any:
 
 
 def angle(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return the angle, and its rate of change per change of the cosine; the rate is bounded."""
+    """Return the angle, and the size of its derivative by the cosine, which is at most 2^26."""
     c = cosine(x, y)
     c = max(min(c, mpmath.mpf(1)), mpmath.mpf(-1))
     return mpmath.acos(c), 1 / mpmath.sqrt(max(1 - c * c, EPS))
@@ -100,7 +103,7 @@ def norm_angle(x: Any, y: Any) -> Any:
 
 
 def of_pairs(pair: Callable[[Any, Any], Any]) -> Callable[[Rows, Rows], Truth]:
-    """Return the truth of a measure that only depends on the two rows of the pair."""
+    """Return the exact scores of a measure that compares two rows without any other rows."""
     return lambda Q, B: lambda i, j: pair(Q[i], B[j])
 
 
@@ -226,7 +229,11 @@ def without_top(Q: Rows, B: Rows) -> Truth:
 
 
 def metric_of(S: Any, Q: Rows, B: Rows, shift: Any = None) -> Truth:
-    """Return the cosine under S; the root of S has the rounding error of its largest eigenvalue."""
+    """Return the exact cosines in the metric S, and their sizes.
+
+    The rounding error of the root of S is relative to the largest eigenvalue of the root. The sizes
+    are therefore proportional to the condition number of S.
+    """
     _, _, condition = condition_of(S)
     shift = [mpmath.mpf(0)] * DEPTH if shift is None else shift
     large = norm(sizes(B)) if any(shift) else 0
@@ -320,7 +327,7 @@ def query_normalized(Q: Rows, B: Rows) -> Truth:
 
     def pair(i: int, j: int) -> Any:
         middle, variance = mean_and_variance(apart[i])
-        if variance < 2e-14:  # By the documentation, such a variance counts as 0.
+        if variance < 2e-14:  # According to the documentation, such a variance counts as 0.
             return 0, NOTHING
         value = (apart[i][j] - middle) / mpmath.sqrt(variance)
         return value, (1 + abs(value)) / variance

@@ -51,15 +51,16 @@ from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exa
 # The roundings of a mean, a map and a product add up. Every entry that is within 45 ULP of a mean
 # is set to 0.
 MAPPED = 45 + ITEMS + 4 * DEPTH
-# Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises an error of a few
-# roundings per eigenvector.
+# Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises that the error of
+# an eigenvector is not larger than a few rounding errors.
 FACTORED = 8 * (ITEMS + DEPTH)
-# The two standard deviations are computed from sums of squared products over the items.
+# Measures with this bound divide by a standard deviation, which is computed from sums of squared
+# inner products over all items.
 POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
 
 
 def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
-    """Return the raw float64 scores of all pairs of encoded rows, by which the engine ranks."""
+    """Encode the rows; return the raw float64 scores of all pairs, by which the engine ranks."""
     left, right = (
         encode_rows(rows, added, 1, metric_type) for rows, added in ((Q, None), (B, bias))
     )
@@ -149,13 +150,17 @@ EXPONENTS = {
 
 
 def rows_over(diagonal: Any) -> Callable[[Rows, Rows], Truth]:
-    """Return the cosine of the rows divided by an exact diagonal."""
+    """Return the exact cosines of rows that are first divided by a diagonal."""
     inverse = [1 / d if d else mpmath.mpf(0) for d in diagonal]
     return lambda Q, B: lambda i, j: (cosine(times(Q[i], inverse), times(B[j], inverse)), 1)
 
 
 def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
-    """Yield measures with parameters: the name, its row, truth, unit, bound, and parameters."""
+    """Yield every measure that has parameters.
+
+    For each measure, yield its name, the name of its row in the table, the truth, the unit and the
+    bound of the error, and the parameters.
+    """
     random = np.random.default_rng(1)
     factor = random.standard_normal((DEPTH, DEPTH))
     S = factor @ factor.T
@@ -196,7 +201,7 @@ def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
 
 
 def weight_lines(worst: Worst, dtype: str, values: str, Q: Any, B: Any) -> None:
-    """Note the errors of weight_cosine for rows [a, b] whose entries have one sign."""
+    """Record the errors of weight_cosine for rows [a, b] without negative entries."""
     Q, B = (np.abs(np.hstack([rows, rows[:, ::-1]])) for rows in (Q, B))
     scores, left, right = (
         score_or_none(values, "weight_cosine", Q, B, {}),
@@ -214,7 +219,7 @@ def weight_lines(worst: Worst, dtype: str, values: str, Q: Any, B: Any) -> None:
 
 
 def word_lines(worst: Worst, repeats: int) -> None:
-    """Note the errors of word_rotators_distance between bags of two words."""
+    """Record the errors of word_rotators_distance between bags of two words."""
     for seed in range(repeats):
         random = np.random.default_rng(seed)
         vectors = random.standard_normal((4, DEPTH))
@@ -233,7 +238,7 @@ def word_lines(worst: Worst, repeats: int) -> None:
 
 
 def score_or_none(values: str, name: str, Q: Any, B: Any, parameters: Any) -> Any:
-    """Return scores, or None if by the documentation they are undefined or less precise."""
+    """Return scores, or None if the documentation calls them undefined or less precise."""
     if B.dtype == np.float64:
         size = min(np.abs(Q).max(), np.abs(B).max())
         if (name in UNKEPT and size < 1e-150) or (name in UNKEPT_SUBNORMAL and size < 1e-307):

@@ -15,7 +15,7 @@ from fastcos.models import preprocessing
 from tests.robustness.rounding_formulas import DEPTH, ITEMS, NOTHING, less, mean, norm
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact, pairwise, terms
 
-# The bound for a sum over items in which each term is itself a sum over dimensions.
+# The bound for a sum over the items, each term of which is a sum over the dimensions.
 SUMS = ITEMS + 4 * DEPTH
 # The bound for an SVD or a QR decomposition. LAPACK promises that the errors of these
 # decompositions are a few ULP of the size. For effective_rank, this bound is multiplied by 37,
@@ -37,13 +37,13 @@ def frobenius(A: Any) -> Any:
 
 
 def centred(rows: Any) -> tuple[Any, Any]:
-    """Return the rows minus their mean, and by which factor the rows are larger than that."""
+    """Return the rows minus their mean, and by which factor this subtraction reduces their norm."""
     moved = [less(row, mean(rows)) for row in rows]
     return moved, mpmath.sqrt(mpmath.fsum(norm(x) ** 2 for x in rows)) / frobenius(matrix(moved))
 
 
 def correlation(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return Pearson's correlation, and how much longer x and y are than their deviations."""
+    """Return Pearson's correlation, and by how much subtracting the means amplifies errors."""
     a, b = ([v - mpmath.fsum(side) / len(side) for v in side] for side in (x, y))
     if not any(a) or not any(b):
         return 0, NOTHING
@@ -163,7 +163,7 @@ def population_variance(values: Any) -> Any:
 
 
 def change(worst: Worst, names: Any, Q: Any, B: Any, Y: Any) -> None:
-    """Note the errors of model_change from (Q, B) to (Q, Y)."""
+    """Record the error of model_change for the models (Q, B) and (Q, Y)."""
     P, first, second = ([exact(row) for row in rows] for rows in (Q, B, Y))
     truth = frobenius(matrix(P) * (matrix(first) - matrix(second)).T)
     size = frobenius(matrix(P)) * (frobenius(matrix(first)) + frobenius(matrix(second)))
@@ -197,7 +197,7 @@ def popularity(worst: Worst, names: Any, B: Any, rows: Any) -> None:
 
 
 def of_lists(worst: Worst, seed: int) -> None:
-    """Note the errors of metrics of lists, which are fractions and sums of a few weights."""
+    """Record the errors of metrics of lists; these metrics are fractions or short weighted sums."""
     random = np.random.default_rng(seed)
     tables = [random.permuted(np.tile(np.arange(ITEMS), (ITEMS, 1)), axis=1)[:, :5]
               for _ in range(2)]  # fmt: skip
@@ -279,8 +279,7 @@ def ppmi(worst: Worst, seed: int) -> None:
     worst.note(("ShiftedPPMI", "float64", "counts"), "ln of the sum", 8, result, truth, size)
 
 
-# The function `repairs` tests canonicalize, query_metric and a product, which the other scripts do
-# not test.
+# No other script measures the rounding errors of canonicalize, query_metric and rmatmul.
 
 
 def repairs(worst: Worst, names: Any, Q: Any, B: Any) -> None:
@@ -305,7 +304,7 @@ def repairs(worst: Worst, names: Any, Q: Any, B: Any) -> None:
     # The errors of orthogonal reductions in float64 are proportional to the length of the largest
     # column.
     size = max(sizes) ** 2 / ITEMS
-    # By the documentation, smaller products are rounded like other float64 products.
+    # According to the documentation, smaller products are rounded like other float64 products.
     if size > 1e-290:
         worst.note(
             ("query_metric", *names), "largest column²", FACTORED, fastcos.query_metric(B).metric,

@@ -1,4 +1,4 @@
-"""Exact formulas in mpmath and difficult rows, which the scripts on rounding errors share."""
+"""Exact formulas in mpmath, and difficult rows; the scripts on rounding errors use both."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -18,7 +18,11 @@ mpmath.mp.prec = 400
 
 
 class Line(NamedTuple):
-    """A row of the table: an error in ULP of a data type at the size that `unit` names."""
+    """A row of the table: the largest error of an operation, and its bound.
+
+    The error and the bound are in ULP. One ULP is the spacing between the numbers of the result's
+    data type, at the size that `unit` names; `dtype` is the type of the rows.
+    """
 
     operation: str
     dtype: str
@@ -36,7 +40,7 @@ def exact(values: Any) -> list[Any]:
 
 
 def pairwise(function: Callable[..., Any], X: Any, Y: Any) -> Any:
-    """Return the function of each row of X and each row of Y, as exact numbers."""
+    """Return the exact value of function(x, y) for each row x of X and each row y of Y."""
     left, right = [exact(x) for x in X], [exact(y) for y in Y]
     return np.array([[function(x, y) for y in right] for x in left], object)
 
@@ -59,7 +63,11 @@ def distance(x: Any, y: Any) -> Any:
 
 
 def ulps(value: Any, truth: Any, size: Any, dtype: Any) -> float:
-    """Return the largest error, in spacings of dtype at each size, among entries of finite size."""
+    """Return the largest error, in units in the last place (ULP) of a number of type dtype.
+
+    The error of each entry is divided by the spacing of dtype at the size of this entry. Entries
+    with an infinite size are left out.
+    """
     largest, worst = mpmath.mpf(float(np.finfo(dtype).max)), 0.0
     for one, true, at in np.broadcast(value, truth, size):
         if abs(at) < largest:
@@ -119,7 +127,10 @@ class Worst:
         size: Any,
         dtype: Any = np.float64,
     ) -> None:
-        """Note an error of names (operation, rows, values), from arrays or numbers."""
+        """Record the largest error of a result, which is a number or an array.
+
+        names: The operation, the type of the rows, and the kind of their values.
+        """
         key = (*names, unit, bound)
         error = ulps(*(np.asarray(part, object) for part in (result, truth, size)), dtype)
         self._found[key] = max(self._found.get(key, 0.0), error)

@@ -4,8 +4,8 @@
 
 Every answer must be the answer of top_k for one of the two sets of items; a mixture of both sets is
 wrong. The script prints one JSON line: the numbers of searches, wrong answers and replacements, and
-by how much the threads, descriptors and resident memory grew after the first tenth of the time. It
-exits with status 1 if an answer was wrong.
+the growth of threads, descriptors and resident memory since the first tenth of the time. It exits
+with status 1 if an answer was wrong.
 """
 
 import argparse

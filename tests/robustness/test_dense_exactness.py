@@ -1,4 +1,4 @@
-"""A small exactness sweep: every entry point on rows with ties; a slow test runs all of it."""
+"""A short run of dense_exactness: every entry point finds the exact neighbours of tied rows."""
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ def same_isa_afterwards():
     fastcos.set_config(isa=isa)
 
 
-# For every instruction set except for the best one of this CPU, code must be compiled that no other
-# test needs.
+# This test is slow, because it compiles code for all instruction sets of this CPU. Other tests need
+# only the code for the best one.
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False], ids=["self-join", "queries"])
 @pytest.mark.parametrize("entry_point", dense_exactness.ENTRY_POINTS)

@@ -41,8 +41,8 @@ LEFT_OUT = (
     "langchain_core", "matplotlib", "mteb", "pandas", "polars", "pyarrow", "pytest", "scanpy",
     "scipy", "sentence_transformers", "setuptools", "sklearn", "tkinter", "torch", "vicinity",
 )  # fmt: skip
-# If the argument of the program is "search", the program searches as if earlier searches had
-# already taken a second in NumPy. Otherwise, the program calls a single kernel. The program also
+# If its argument is "search", the program first pretends that earlier searches in NumPy have taken
+# one second, and then searches. Otherwise, the program calls a single kernel. The program also
 # records every start.
 PROGRAM = """
 import json, os, sys
@@ -76,11 +76,11 @@ print(json.dumps(result))
 
 @pytest.fixture(scope="module")
 def publish(tmp_path_factory):
-    """Return a function that publishes the program in a form, and returns how to start it."""
+    """Return a function that publishes the program and returns the command to start it."""
     published = {}
 
     def publish(form, factor):
-        """The kernel of the published program multiplies norms by a factor."""
+        """Publish the program in one of the FORMS; its kernel multiplies norms by a factor."""
         if (form, factor) not in published:
             folder = tmp_path_factory.mktemp(f"{form}{factor}")
             published[form, factor] = _publish(form, folder, factor)
@@ -121,7 +121,10 @@ def _publish(form, folder, factor):
 
 
 def start(command, folder, *arguments):
-    """Run the program in a folder with foreign modules; return its result, errors and starts."""
+    """Run the program in a folder with foreign modules.
+
+    Return its result, its error output, and how many times it was started.
+    """
     work, starts = folder / "work", folder / "starts"
     work.mkdir(exist_ok=True)
     starts.write_text("")

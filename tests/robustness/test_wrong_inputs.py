@@ -1,6 +1,7 @@
-"""Every public function, class and command refuses at least ten wrong inputs in one line.
+"""Every public function, class and command refuses at least ten wrong inputs.
 
-The line names the argument, the rule and the value: "k must be a whole number from 1 to 19, got 0".
+The error message is one line, which names the argument, the rule and the value: "k must be a whole
+number from 1 to 19, got 0".
 The test also fails if a call with a wrong input is accepted.
 """
 
@@ -139,7 +140,7 @@ LABELLED = {"items": NO_ROWS, "labels": [None, *NO_LABELS], "n_threads": NO_THRE
 
 
 def metric(name, *arrays, **fixed):
-    """Return a function that calls a metric with these arguments, some changed by name."""
+    """Return a function that calls a metric; its caller may replace arguments by name."""
     function = getattr(metrics, name)
     names = list(inspect.signature(function).parameters)
 
@@ -157,7 +158,7 @@ def fitted(estimator, **parameters):
 
 
 def indexed(method, *arrays, **fixed):
-    """Return a function that calls a method of a new index; arguments may be changed by name."""
+    """Return a function that calls a method of a new index; arguments may be replaced by name."""
 
     def call(**changed):
         index = fastcos.SimilarityIndex().fit(ROWS)
@@ -196,8 +197,8 @@ GROUPS = {
     "SimilarityIndex.search": cases(
         indexed("search", ROWS, 2),
         queries=[*SOME_ROWS, ROWS[:, :3]], k=NO_COUNT, allowed=NO_ITEMS,
-        # If a matrix has fewer columns than the index has items, later items are simply not
-        # excluded.
+        # A matrix may have fewer columns than the index has items. The items without a column are
+        # not excluded.
         exclude=[*NO_EXCLUSIONS[:4], *NO_EXCLUSIONS[5:]],
         min_score=NO_OPTIONAL_REAL, progress=NO_CALL,
     ),

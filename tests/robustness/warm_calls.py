@@ -5,8 +5,8 @@
 CACHE is a directory that ``FASTCOS_CACHE_DIR=CACHE fastcos warmup`` has filled. Each group of calls
 runs in a new process with a copy of this cache. The groups are the examples of all docstrings, the
 examples of the README and the documentation, and calls that combine types of rows, queries, filters
-and containers. The script prints, as JSON, how many files of each kernel each group added to its
-copy.
+and containers. For each group, the script prints as JSON how many files of each kernel were added
+to the copy.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def rows_of(kind: str, n: int, depth: int) -> Any:
 
 
 def query_forms(depth: int) -> Iterator[Any]:
-    """Yield queries in the forms that callers use: several types, lists, one or many."""
+    """Yield 1, 3 and 100 queries in the forms of callers: arrays of three types, and lists."""
     for n in (1, 3, 100):
         for kind in ("float32", "float64", "float16"):
             yield rows_of(kind, n, depth)
@@ -113,7 +113,7 @@ def searches(kind: str) -> None:
 
 
 def reports() -> None:
-    """Run audits, calibrations and comparisons of small and larger rows of both types."""
+    """Run audits, calibrations and comparisons of few and of many rows, in float32 and float64."""
     for kind in ("float32", "float64"):
         for n in (60, 1_200):
             items, users = rows_of(kind, n, 12), rows_of(kind, 90, 12)
