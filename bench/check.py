@@ -9,7 +9,8 @@ import numpy as np
 # The number of rows of an answer that are compared with the reference. These rows are spread evenly
 # over the answer.
 SAMPLE = 25
-# The number of items that are converted to float64 at once: 50 MB for 1,536 columns.
+# The number of items that are converted to float64 at once. With 1,536 columns, this many items
+# take 50 MB in float64.
 BLOCK = 4096
 
 
@@ -83,7 +84,7 @@ def neighbors(answer, queries, items=None, *, measure="cosine", excluded=None):
 
 
 def pairs_above(answer, X, min_score):
-    """Check a sample of an answer, which lists all pairs of rows with a cosine >= min_score."""
+    """Check for a sample of rows that the answer lists all pairs with a cosine >= min_score."""
     at = sample_of(len(X))
     reference = scores(X[at], X)
     reference[np.arange(len(at)), at] = -np.inf
@@ -119,7 +120,10 @@ def svd(result, X, tolerance):
 
 
 def item_neighbors(X, at, k):
-    """Return the k highest cosines of the items `at`, which are columns of X, highest first."""
+    """Return the k highest cosines of each item in `at` with other items, in descending order.
+
+    The items are the columns of X, and `at` contains numbers of columns.
+    """
     wide = X.astype(np.float64)
     norms = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=0)).ravel())
     products = (wide.T @ wide[:, at].toarray()).T

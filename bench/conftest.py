@@ -9,7 +9,7 @@ def pytest_report_header():
 
 
 def pytest_configure():
-    """Compile kernels at once, so that the benchmarks do not time the slower NumPy code."""
+    """Let calls wait for compiled kernels, so that nothing times the slower NumPy code."""
     from fastcos.parallel import readiness
 
     readiness.compile_at_once()
@@ -18,8 +18,9 @@ def pytest_configure():
 def pytest_benchmark_update_machine_info(machine_info):
     """Add the facts that decide the speed of fastcos to the JSON document.
 
-    The commit is not added, because pytest-benchmark writes it elsewhere. If the commit were a fact
-    about the machine, every comparison of two commits would warn that the machines differ.
+    The commit is not added, because pytest-benchmark writes it to another part of the document. If
+    the commit were among the facts about the machine, pytest-benchmark would warn whenever two
+    commits are compared, because their machines would seem to differ.
     """
     facts = machine.facts()
     names = {"cpu": "cpu_name", "isa": "isa", "threads": "threads", "cores": "cores", "os": "os"}

@@ -3,8 +3,8 @@
 Each class is written out in full, with its parameters, setup, timed method and version. If the
 workload of a class changes, raise its version; asv then discards the earlier results of the class.
 
-Every setup makes one call, which loads or compiles the kernels and starts the threads, so asv times
-warm calls.
+Every setup makes one call, which loads or compiles the kernels and starts the threads. asv
+therefore times only warm calls.
 """
 
 import os

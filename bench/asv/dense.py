@@ -43,7 +43,9 @@ class EmbeddingSearch:
     params = [[1, 256]]
     param_names = ["queries"]
     version = "2"
-    warmup_time = 1.0  # In this second, fastcos adds a projection of the rows to the index.
+    # Searches warm the index up for one second. During this time, fastcos adds a projection of the
+    # rows to the index.
+    warmup_time = 1.0
 
     def setup(self, queries):
         self.queries = data.embeddings(queries, 384, seed=1)

@@ -46,7 +46,7 @@ class TruncatedSVD:
 
 
 class ItemNeighbors:
-    """The nearest items of every item, compared by the users who interacted with them."""
+    """The nearest items of every item; items are similar if the same users interacted with them."""
 
     params = [[10, 100]]
     param_names = ["k"]

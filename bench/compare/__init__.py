@@ -4,8 +4,8 @@ This package uses four words with a special meaning:
 
 process
     Every library works in an operating-system process of its own. Each library is measured in five
-    fresh processes, one after the other, because the placement of threads and memory pages makes
-    times differ more between processes than within one process.
+    fresh processes, one after the other. The reason is that every process places its threads and
+    memory pages differently: times vary more from process to process than within one process.
 turn
     In a turn, every library is called once, in a random order. If a call is shorter than 20 ms, it
     is repeated for 20 ms, and the median time counts. Disturbances of the machine last longer than

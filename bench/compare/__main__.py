@@ -1,4 +1,8 @@
-"""The command line: measure, `render` the published pages, and `confirm` a run by a later run."""
+"""The command line of `python -m bench.compare`.
+
+By default, the command measures times. `render` writes the published pages, and `confirm` counts
+how many ratios of a later run lie in the intervals of earlier runs.
+"""
 
 import argparse
 import datetime
@@ -15,7 +19,7 @@ from bench.compare import confirm, hard, large, ratios, render, tasks, turns, wo
 
 RESULTS = Path(__file__).parents[1] / "results"
 # If other programs disturbed some processes, these processes are measured again at the end of the
-# run. This number is the limit on how often they are measured again.
+# run, at most this many times.
 MAX_REPLACEMENTS = 2
 DESCRIPTION = """\
 Compare fastcos with the other libraries that are installed, in interleaved turns over fresh
@@ -128,7 +132,7 @@ def print_row(result, descriptions):
 def measure_rows(rows, arguments, document, descriptions, save):
     """Measure every row of the table in several processes, and print the results.
 
-    Every row is measured in a first process before any row is measured in a second process.
+    All rows are measured once, in fresh processes; then all rows are measured again, and so on.
     """
     processes = arguments.processes or 5
     measurements = [

@@ -8,20 +8,23 @@ from bench.compare import ratios, turns
 
 
 def confirmations(earlier, later):
-    """Return, for each row and library, whether the later ratio lies in the earlier interval.
+    """Return for which rows and libraries a later run confirms the interval of earlier runs.
+
+    A later run confirms an interval if the ratio of the later run lies in the interval.
 
     Parameters
     ----------
     earlier : list of dict
         Documents of results. One interval is computed from the processes of all documents.
     later : dict
-        The document that must confirm the intervals.
+        The document with the results of the later run.
 
     Returns
     -------
     list of tuple
-        The key of a row, the name of a library, whether it is the fastest exact library of the row
-        in the earlier runs, and whether the later ratio lies in the interval.
+        Each tuple contains the key of a row, the name of a library, and two booleans. The first
+        boolean is true if the library is the fastest exact library of the row in the earlier runs.
+        The second boolean is true if the later run confirms the interval.
     """
     rows = []
     for key, result in later["results"].items():
@@ -48,7 +51,10 @@ def _seconds(document, key, name):
 
 
 def report(paths):
-    """Print how many ratios of the last file lie in the intervals of the files before it."""
+    """Print how many ratios of a later run lie in the intervals of earlier runs.
+
+    The last path is the results file of the later run; the other paths belong to the earlier runs.
+    """
     *earlier, later = (json.loads(Path(path).read_text("utf8")) for path in paths)
     rows = confirmations(earlier, later)
     for key, name, _, is_confirmed in rows:

@@ -23,7 +23,7 @@ def near_ties(rng, n):
 
 
 def large_and_small(rng, n):
-    """Return rows of norms from 1e-18 to 1e18, whose squares overflow or vanish in float32."""
+    """Return rows with norms from 6e-18 to 9e18; float32 can only just represent their squares."""
     return rng.standard_normal((n, COLUMNS)) * 10.0 ** rng.integers(-18, 19, (n, 1))
 
 
@@ -39,7 +39,7 @@ def near_duplicates(rng, n):
 
 
 def one_large_column(rng, n):
-    """Return rows with one column, of both signs, that is 10,000 times as large as the others."""
+    """Return rows whose first column is 10,000 times as large as the others, and has both signs."""
     rows = rng.standard_normal((n, COLUMNS))
     rows[:, 0] *= 1e4
     return rows
@@ -49,7 +49,7 @@ FAMILIES = (near_ties, large_and_small, common_mean, near_duplicates, one_large_
 
 
 def wrong_neighbors(name, threads):
-    """Return how many of a million neighbours of a library are wrong, by family of rows."""
+    """Return how many of a million neighbours that a library returns are wrong, in each family."""
     wrong = {}
     worker = Worker(name, threads)
     try:

@@ -12,7 +12,7 @@ BUSY_CORES = 0.15
 
 
 def time_of(processes):
-    """Return the time of a library: the geometric mean over processes of the median turn."""
+    """Return the time of a library: the geometric mean of the median times of its processes."""
     return statistics.geometric_mean([statistics.median(turns) for turns in processes])
 
 
@@ -22,14 +22,15 @@ def ratio_of(theirs, ours):
     Parameters
     ----------
     theirs, ours : list of list of float
-        Seconds by process and turn. Turn i of process j was measured at the same moment for both
-        libraries; a slow library has fewer turns.
+        Seconds by process and turn. For both libraries, turn i of process j was measured at the
+        same moment. A slow library took part only in the first turns of a process.
 
     Returns
     -------
     ratio, low, high : float
-        How many times as fast as the other library fastcos is, and the ends of the interval for the
-        ratio of a second run. The interval is infinite if there is only one process.
+        The time of the other library divided by the time of fastcos, and the ends of the interval
+        in which the ratio of a second run is expected to lie. The interval is infinite if there is
+        only one process.
     """
     logs = np.array([
         statistics.median(math.log(a / b) for a, b in zip(their_turns, our_turns, strict=False))
@@ -57,7 +58,7 @@ def verdict(low, high, busy):
 
 
 def sentence(name, theirs, ours, busy):
-    """Return a sentence that says how many times as fast as another library fastcos is."""
+    """Return a sentence that compares the speed of fastcos with the speed of another library."""
     ratio, low, high = ratio_of(theirs, ours)
     # With only one process, the interval is infinite, because one process does not show how much
     # processes differ.

@@ -18,9 +18,9 @@ SPEED = ROOT / "docs" / "speed.md"
 # The colours of the machines are from the palette of Okabe and Ito (2008).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
-# The rows of the README and of the picture. Each row contains a task, a size, another size that is
-# shown if the first size has no verdict, and a short title. The README also lists every row in
-# which fastcos is slower.
+# The rows of the README and of the picture. Each row contains a task, two sizes, and a short title.
+# The second size is shown if the first size was not measured or has no verdict. The README also
+# lists every row in which fastcos is slower.
 README_ROWS = (
     ("one_query", "small", "small", "1 query among {n:,} x {d}"),
     ("one_query", "medium", "large", "1 query among {n:,} x {d}"),
@@ -47,7 +47,10 @@ def newest(folder):
 
 
 def comparisons(document):
-    """Return a dictionary for every row and every other library that has a time in this row."""
+    """Return a list of dictionaries, each of which compares fastcos with one library in one row.
+
+    A library that has no time in a row is left out of this row.
+    """
     rows = []
     for key, result in document["results"].items():
         libraries, busy = result["libraries"], result["busy"]
@@ -104,7 +107,7 @@ def interval(comparison):
 
 
 def rounded(times):
-    """Return a factor as text: with two decimals below 2, and otherwise with one decimal."""
+    """Return a factor as text: with two decimals if it is less than 2, otherwise with one."""
     return f"{times:.2f}" if times < 2 else f"{times:.1f}"
 
 
@@ -123,7 +126,7 @@ def library_of(comparison):
     return ", ".join(filter(None, parts))
 
 
-# The words that the README uses for the verdicts that name no winner.
+# The README uses these words for the two verdicts without a winner.
 EXPLANATIONS = {"undecided": "undecided", "busy": "disturbed by other programs"}
 
 COLUMNS = (
@@ -154,15 +157,15 @@ def summary(best):
 
 
 def _tasks(number):
-    """Return a number of tasks in words."""
+    """Return a number with the word "task" or "tasks", such as "3 tasks"."""
     return f"{number} {'task' if number == 1 else 'tasks'}"
 
 
 def summary_table(documents):
-    """Return a table of all tasks: the fastest other exact library and its ratio, by machine.
+    """Return a table that compares fastcos with the fastest other exact library in every task.
 
-    Each machine has two columns, so that the name of the library and the interval are in separate
-    cells.
+    Each machine has two columns, so that the name of the library and the ratio with its interval
+    are in separate cells.
     """
     best = {bar_label(document): best_of(comparisons(document)) for document in documents.values()}
     titles = {entry["key"]: entry["title"] for rows in best.values() for entry in rows.values()}
@@ -243,7 +246,7 @@ def absent_lines(document):
 
 
 def versions_line(document):
-    """Return the versions of all libraries, including the libraries that do their work."""
+    """Return the versions of all libraries, and of the libraries that they use, such as BLAS."""
     versions = {}
     for reported in document["versions"].values():
         versions |= reported
@@ -320,7 +323,10 @@ def shown_first(documents):
 
 
 def short_titles(document):
-    """Return the short title of each row of a document that the README shows, by its key."""
+    """Return the short titles of the rows that the README shows from a document.
+
+    The result is a dict whose keys are the keys of the rows.
+    """
     best, titles = best_of(comparisons(document)), {}
     for task, *sizes, title in README_ROWS:
         measured_sizes = [size for size in sizes if f"{task} {size}" in best]
@@ -337,7 +343,10 @@ def bar_label(document):
 
 
 def draw(documents, path):
-    """Draw a bar for every short row and machine, which shows how many times as fast fastcos is."""
+    """Draw the picture: for each row of README_ROWS, it shows one bar per machine.
+
+    The bar shows the time of the fastest other exact library, divided by the time of fastcos.
+    """
     from matplotlib import pyplot as plt
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -477,7 +486,10 @@ def readme_rows(documents):
 
 
 def best_by_label(documents):
-    """Return, by label of a document, its comparisons with the fastest exact libraries."""
+    """Return, for each document, the comparisons with the fastest exact libraries.
+
+    The result is a dict whose keys are the labels of the documents.
+    """
     return {
         bar_label(document): best_of(comparisons(document)).values()
         for document in documents.values()
@@ -498,7 +510,7 @@ def losses(documents):
 
 
 def lead_of(comparison):
-    """Return how many times as fast as fastcos a library is."""
+    """Return the beginning of a sentence that says how much faster than fastcos a library is."""
     library, times = comparison["library"], 1 / comparison["ratio"]
     if times < 1.05:
         factor = f"{rounded(times)} times as fast"
@@ -561,7 +573,11 @@ def speed_lines(documents):
 
 
 def publish(folder):
-    """Write table, picture and page of all machines, and the tables in README, how-to and docs."""
+    """Write the table, the picture and the page of the results of all machines.
+
+    Also renew the results in README.md, docs/howto/benchmark.md and docs/speed.md, which stand
+    between the markers BEGIN and END.
+    """
     documents = newest(folder)
     if not documents:
         raise SystemExit(f"{folder} has no results; run python -m bench.compare --save")

@@ -1,7 +1,8 @@
 """Settings of a library that depend on the CPU or on installed packages.
 
-The file of a library chooses a list, for example by `SETTINGS = settings.openblas()`. Each setting
-in the list is tried for two turns; the fastest setting is then used in all processes.
+The file of a library may define a list of settings, for example with the line
+`SETTINGS = settings.openblas()`. Each setting in the list is tried for two turns; the fastest
+setting is then used in all processes.
 """
 
 import os
@@ -13,7 +14,7 @@ from bench import machine
 
 
 class Setting(NamedTuple):
-    """Environment variables of a library's process, and the name of the setting in tables."""
+    """A setting: its name in tables, and the environment variables of the library's process."""
 
     name: str = ""
     variables: dict = {}
@@ -25,7 +26,8 @@ DEFAULT = [Setting()]
 OPENBLAS_KERNELS = (("AVX-512", "SkylakeX", "avx512f"), ("AVX2", "Haswell", "avx2"))
 
 
-# With FASTCOS_ISA=avx2, fastcos uses only AVX2, so that the run stands for a CPU without AVX-512.
+# With FASTCOS_ISA=avx2, fastcos uses only AVX2, so that the run shows the speed on a CPU without
+# AVX-512.
 # The other libraries are therefore also limited to AVX2 if they have a variable for this purpose.
 AVX2_VARIABLES = {
     "FAISS_SIMD_LEVEL": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
@@ -34,15 +36,15 @@ AVX2_VARIABLES = {
 
 
 def is_limited_to_avx2():
-    """Return whether this run stands for a CPU without AVX-512."""
+    """Return whether this run is limited to AVX2, to show the speed on a CPU without AVX-512."""
     return os.environ.get("FASTCOS_ISA") == "avx2"
 
 
 def openblas():
-    """Return a setting for each family of OpenBLAS kernels that this run may use on this CPU.
+    """Return one setting for each kind of OpenBLAS kernels that can be used in this run.
 
-    OpenBLAS chooses kernels by the model of the CPU. On new and on virtual CPUs, this choice is
-    often not the fastest.
+    Which kinds can be used depends on the CPU and on FASTCOS_ISA. OpenBLAS chooses kernels by the
+    model of the CPU. On new and on virtual CPUs, this choice is often not the fastest.
     """
     allowed = machine.features() - ({"avx512f"} if is_limited_to_avx2() else set())
     settings = [

@@ -40,13 +40,19 @@ def search_of_embeddings(queries, n, d):
 
 
 def search_by_other_queries(queries, n, d):
-    """Return embeddings, and queries with another distribution, like texts of another kind."""
+    """Return rows that resemble text embeddings, and queries from a different distribution.
+
+    In practice, such queries are texts of another kind than the items.
+    """
     items = data.embeddings(n, d)
     return {"items": items, "queries": data.gaussian(queries, d, seed=1), "k": K}
 
 
 def join(n, d):
-    """Return independent normal rows, the hardest input for bounds, to compare with each other."""
+    """Return independent normal rows, which are the hardest input for bounds on cosines.
+
+    The task compares the rows with each other.
+    """
     return {"rows": data.gaussian(n, d), "k": K}
 
 
@@ -57,7 +63,7 @@ def product(n_users, n_items, nnz):
 
 
 def factorisation(n_users, n_items, nnz, k):
-    """Return a matrix of interactions, the number of singular triplets, and the tolerance."""
+    """Return the arguments of a singular value decomposition: the matrix, k and the tolerance."""
     return {"X": data.interactions(n_users, n_items, nnz), "k": k, "tolerance": SVD_TOLERANCE}
 
 
@@ -67,16 +73,17 @@ def item_join(n_users, n_items, nnz):
 
 
 def cosine_rounding(d):
-    """Return the largest difference between cosines that float32 may confuse, for d columns.
+    """Return the largest difference of two cosines of d columns that float32 may put out of order.
 
     A product of d columns has d roundings of 2^-24 in any order of summation, and each of the two
-    norms has d / 2 + 3 roundings. Each of the two confused cosines may have this error.
+    norms has d / 2 + 3 roundings. Each of the two cosines may have an error of this size, in
+    opposite directions.
     """
     return 2 * (2 * d + 6) * 2.0**-24
 
 
 def search_checker(items, queries, k, sample=check.SAMPLE):
-    """Return a checker that compares a sample of queries with the float64 cosines of all items."""
+    """Return a checker that computes the cosines of sampled queries with all items in float64."""
     at = check.sample_of(len(queries), sample)
 
     def checker(indices):
@@ -90,7 +97,7 @@ def search_checker(items, queries, k, sample=check.SAMPLE):
 
 
 def join_checker(rows, k):
-    """Return a checker that compares a sample of rows with the float64 cosines of other rows."""
+    """Return a checker that computes the cosines of sampled rows with other rows in float64."""
     at = check.sample_of(len(rows))
 
     def checker(indices):
@@ -106,14 +113,14 @@ def join_checker(rows, k):
 
 
 def product_checker(X, A):
-    """Return a checker that compares sampled rows with SciPy's product in float64."""
+    """Return a checker that compares sampled rows of the product with SciPy's float64 product."""
     at = check.sample_of(X.shape[0], 1_000)
     expected = X[at] @ A.astype(np.float64)
     return lambda Y: check.product(Y[at], expected, PRODUCT_TOLERANCE)
 
 
 def gram_checker(X, A):
-    """Return a checker that compares five columns with SciPy's product in float64."""
+    """Return a checker that compares five columns of the product with SciPy's float64 product."""
     expected = X.T @ (X @ A[:, :5].astype(np.float64))
     return lambda Y: check.product(Y[:, :5], expected, PRODUCT_TOLERANCE)
 
@@ -131,7 +138,7 @@ def svd_checker(X, k, tolerance):
 
 
 def item_join_checker(X, k, sample=200):
-    """Return a checker that compares the k best cosines of sampled items with float64.
+    """Return a checker that compares the k best cosines of sampled items with float64 cosines.
 
     The cosine of an item with n entries is a sum of at most n products of two rounded factors. The
     relative error of the sum is at most (n + 2) u / (1 - (n + 2) u) with u = 2^-24 (Higham,
@@ -232,7 +239,7 @@ TASKS = {
 
 
 class Row(NamedTuple):
-    """A task in one size, which is one row of the published table."""
+    """A row of the published table: a task in one of its sizes."""
 
     key: str
     title: str
@@ -256,7 +263,11 @@ def rows_of(names, sizes):
 
 
 def rows_of_file(path, k=K):
-    """Return the rows of a file: vectors are searched and joined, interactions are multiplied."""
+    """Return the rows of the table that are measured on a file of vectors or interactions.
+
+    For vectors, the rows are a search and a self-join. For interactions, the rows are the products
+    X A and X'(X A), and the nearest items of all items.
+    """
     from fastcos import io
 
     if io.holds_vectors(str(path)):

@@ -20,7 +20,7 @@ TRIAL_TURNS, MAX_TURNS = 2, 7
 
 
 def describe(names, threads):
-    """Return the descriptions of the libraries by name, and the reasons why others are absent."""
+    """Return two dicts: the description of each library, and why each absent library is absent."""
     descriptions, absent = {}, {}
     with contextlib.ExitStack() as closing:
         for name in names:
@@ -74,7 +74,7 @@ def take_turn(workers):
 
 
 def fastest_settings(workers):
-    """Return, for every library, the worker with the setting that is fastest in a short trial."""
+    """Return one worker per library: the one whose setting is the fastest in a short trial."""
     by_library = {}
     for worker in workers:
         by_library.setdefault(worker.library, []).append(worker)
@@ -98,8 +98,8 @@ def fastest_settings(workers):
 def take_turns(workers, budget):
     """Return the seconds of the turns by library, and the cores that other programs used meanwhile.
 
-    fastcos takes part in every turn. Another library takes part in no further turn once its calls
-    have taken `budget` seconds.
+    fastcos takes part in every turn. Any other library takes part in the first turn, and in further
+    turns while the sum of its times stays within `budget` seconds.
     """
 
     def used_by_others():
@@ -137,7 +137,7 @@ def recall_of(indices, arguments):
 
 
 class RowMeasurement:
-    """The measurement of one row, one fresh process of every library at a time.
+    """The measurement of one row; `add_process` measures one fresh process of every library.
 
     The speed of a shared machine changes within minutes, for all processes that run at the same
     moment. A run therefore measures all rows once, then all rows again, and so on, so that the
@@ -179,7 +179,7 @@ class RowMeasurement:
 
     @property
     def has_ended(self):
-        """Whether fastcos failed, so that nothing can be compared; the result has the reason."""
+        """Whether fastcos has failed. Without its times, no library can be compared with it."""
         return FASTCOS in self._absent or FASTCOS not in self._names
 
     def add_process(self):
@@ -205,13 +205,13 @@ class RowMeasurement:
             self._processes.append(take_turns(workers, self.budget))
 
     def discard_disturbed(self, limit):
-        """Forget the processes during which other programs used more than ``limit`` cores."""
+        """Discard all processes during which other programs used more than ``limit`` cores."""
         self._processes = [
             (seconds, busy) for seconds, busy in self._processes if busy is None or busy <= limit
         ]
 
     def result(self):
-        """Return the result of the row in the form of the results file."""
+        """Return the result of the row, as it is stored in the results file."""
         loads = [busy for _, busy in self._processes]
         libraries = {}
         for name, label in self._names.items():

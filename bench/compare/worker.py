@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 # The seconds that one turn of a library lasts. A call that takes less time is repeated.
 TURN_SECONDS = 0.02
 # Some threads wait actively, in a loop, and would slow the next library down. The next library is
-# therefore called only when all threads of the previous library together have used less than a
-# tenth of a core for 5 ms.
+# therefore called only after a quiet period of 5 ms. In a quiet period, all threads of the previous
+# library together use less than a tenth of a core.
 QUIET_SECONDS, QUIET_SHARE = 5e-3, 0.1
 # By default, threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s. With this setting,
 # they wait for only 2^22 cycles, which is 2 ms. This is still longer than the pause between two
@@ -151,9 +151,9 @@ def versions_of(module, blas):
 
 
 def description(name):
-    """Return the facts about a library that the comparison needs before it starts processes."""
-    # Only the BLAS libraries that the import of the library loads are listed. NumPy's BLAS is
-    # already loaded, so for NumPy all loaded BLAS libraries are listed.
+    """Return the facts about a library that the comparison needs before any measurement."""
+    # A BLAS library is listed only if importing the library loads it. NumPy's BLAS is already
+    # loaded, so for NumPy all loaded BLAS libraries are listed.
     before = {} if name == "numpy" else blas_libraries()
     module = library(name)
     blas = [version for path, version in blas_libraries().items() if path not in before]
@@ -176,14 +176,14 @@ def resident_mib(field, process="self"):
 
 
 def time_turn(call):
-    """Return the seconds of a call: the median of as many calls as take 20 ms, but at least one."""
+    """Repeat a call until 20 ms have passed; return the median of the seconds that it takes."""
     seconds = []
     while sum(seconds) < TURN_SECONDS:
         started = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - started)
-    # If there are several calls, the first one is left out, because before the first call the
-    # caches hold the data of another library.
+    # If there are several calls, the first one is left out. It may be slower than the others,
+    # because it starts when the caches still contain the data of another library.
     return statistics.median(seconds[1:] or seconds)
 
 
@@ -199,8 +199,8 @@ def wait_for_threads():
 def call_once(prepare, arguments):
     """Return the answer of one call, and a dict of its seconds and of the memory that it adds.
 
-    The dict also contains the seconds of the preparation; the memory is that of the preparation and
-    the call together. Before this call, a call on the first rows compiles kernels and starts
+    The dict also contains the seconds of the preparation. The memory includes the memory that the
+    preparation adds. Before this call, a call on the first rows compiles kernels and starts
     threads.
     """
     short_arguments = arguments | {"X": arguments["X"][:5_000]}

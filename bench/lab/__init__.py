@@ -1,4 +1,4 @@
-"""Scripts, run by hand, whose measurements determine constants of fastcos and fill figures."""
+"""Scripts that a developer runs by hand, to measure constants of fastcos and to draw figures."""
 
 from fastcos.parallel import readiness
 

@@ -3,10 +3,11 @@
     python -m bench.lab.curves self_join gram_matmul     # the curves of some operations
     python -m bench.lab.curves --threads 1
 
-Every point is measured in a new process: the median seconds of five calls after a call that
-compiles, and the peak memory that a call adds. Standard output is CSV. For every curve, standard
-error shows the exponent for which x^exponent fits the measured seconds. It also shows the exponent
-of the plain method, which takes no shortcut.
+Every point is measured in a new process. Its time is the median of five calls, after a first call
+that compiles. Its memory is the peak memory that a call adds. Standard output is CSV. For every
+curve, standard error shows the exponent for which x^exponent fits the measured seconds. For
+comparison, standard error also shows the exponent of the time of the plain method, which takes no
+shortcut.
 """
 
 import argparse

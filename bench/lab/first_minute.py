@@ -5,8 +5,9 @@ cache. The process searches an index with 1, 16 and 256 queries in turn, until c
 or the time limit is reached. Right before every search of the index, the script searches for the
 same queries in plain NumPy: it converts rows of float16 or int8 to float32, computes a matrix
 product, divides by the norms, and calls argpartition and a sort. The ratio of a search is the time
-of the search divided by the median of the three nearest times of NumPy. The table shows ratios,
-because other processes, such as the compiling process, delay the index and NumPy alike.
+of the search divided by the median of the three times of NumPy that were measured closest to the
+search. The table shows ratios, because other processes, such as the compiling process, delay the
+index and NumPy alike.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 
@@ -50,7 +51,7 @@ def rows_of(n, d, dtype, seed):
 
 
 def search_in_numpy(rows, inverse_norms, queries):
-    """Return the k nearest rows of every query by their cosines, as a user of NumPy would."""
+    """Find the k nearest rows of every query by cosine; a user of NumPy would write this code."""
     kind = np.float64 if rows.dtype == np.float64 else np.float32
     queries = queries.astype(kind)
     queries /= np.linalg.norm(queries, axis=1)[:, None]
@@ -66,13 +67,13 @@ def search_in_numpy(rows, inverse_norms, queries):
 
 
 def ratios_to_numpy(calls, in_numpy):
-    """Return the times of calls divided by the median of the three nearest times of NumPy."""
+    """Divide the time of each call by the median of the NumPy times that were measured near it."""
     near = [in_numpy[max(0, i - 1) : i + 2] for i in range(len(calls))]
     return np.array(calls) / np.array([np.median(times) for times in near])
 
 
 def measure(size, dtype, limit):
-    """Search until compiled code answers or `limit` seconds are over; return a table line."""
+    """Measure a line of the table, until compiled code answers or `limit` seconds are over."""
     import fastcos
     from fastcos.parallel import readiness
 
@@ -106,7 +107,7 @@ def measure(size, dtype, limit):
             spent = time.perf_counter()
             neighbors = index.search(queries[count], K)
             spent = time.perf_counter() - spent
-            if readiness.state.is_ready:  # true if compiled code has answered
+            if readiness.state.is_ready:  # compiled code has answered this search
                 switch.setdefault(count, spent)
             else:
                 calls[count].append(spent)

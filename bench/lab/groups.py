@@ -5,8 +5,8 @@
     python -m bench.lab.groups join --rows 1000000 --groups 5000 --sigma 2
 
 Every list of neighbours is checked. In the case `tenants`, the lists are compared with float64
-scores by NumPy. In the case `join`, they are compared with the lists of FAISS, and if two lists
-differ, float64 scores decide which list is right. Run the script on a quiet machine.
+scores by NumPy. In the case `join`, the lists are compared with the lists of FAISS. If two lists
+differ, float64 scores decide which of them is right. Run the script on a quiet machine.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def cosines(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
 
 
 def compare_tenants() -> None:
-    """Time 2,000 queries at once, and a single query, where each query searches its own group."""
+    """Time a batch of 2,000 queries, and a single query. Each query searches only its own group."""
     random = np.random.default_rng(0)
     rows = random.standard_normal((30_000, 384)).astype(np.float32)
     queries = random.standard_normal((2_000, 384)).astype(np.float32)

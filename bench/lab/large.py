@@ -10,11 +10,11 @@ The script first prints how much disk, memory and time the run takes. It then wr
 the current folder, and removes them at the end. With --folder, the data stay in that folder, and
 the same command resumes after the last result.
 
-There are two kinds of data. The operations gram (X'(X Q)), svd and items (the nearest items of
-every item) use a binary matrix of Zipf-distributed items in shards. The operations search (the
-neighbours of other rows) and audit use dense rows. Each operation runs in a new process, with the
-data on disk or in memory. A search can also run on a local Dask cluster whose workers have one
-thread.
+There are two kinds of data. Three operations use a binary matrix of Zipf-distributed items in
+shards: `gram` computes X'(X Q), `svd` computes an SVD, and `items` finds the nearest items of every
+item. Two operations use dense rows: `search` finds the neighbours of other rows, and `audit` audits
+the rows. Each operation runs in a new process, with the data on disk or in memory. A search can
+also run on a local Dask cluster whose workers have one thread.
 
 Each answer is checked: sampled columns, items or queries are computed again in float64, and an SVD
 is checked by its certificate. On standard output, each line is a JSON object with the seconds, the
@@ -55,9 +55,9 @@ ERRORS = Console(stderr=True)
 DRAWS_PER_BLOCK = 1 << 24
 # The popularity of items falls as 1 / rank^EXPONENT.
 EXPONENT = 0.8
-# The bytes per non-zero. On disk, a non-zero takes 4 bytes for its column. In memory, it takes 4
-# more bytes for its float32 value. The operation `items` holds the rows and their transpose in
-# memory, which takes 18 bytes per non-zero.
+# The bytes per non-zero. On disk, a non-zero takes 4 bytes for its column. In memory, a non-zero
+# takes 8 bytes: 4 for its column and 4 for its float32 value. The operation `items` holds the rows
+# and their transpose in memory, which takes 18 bytes per non-zero.
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
 # SECONDS contains the time that an operation takes per unit of work. For the operations on
 # interactions, the unit is a non-zero; these times were measured with 1e9 non-zeros and 64 columns.
@@ -72,9 +72,11 @@ ROWS_PER_BLOCK = 100_000
 
 
 def write_shards(path, n, p, nnz):
-    """Write n users with equally many drawn items, about nnz in total; repeated items count once.
+    """Write the interactions of n users with p items, about nnz interactions in total.
 
-    Each block is drawn with a separate seed, so a shard does not depend on the shards before it.
+    The same number of items is drawn for every user. If an item is drawn several times for a user,
+    it counts once. Each block is drawn with a separate seed, so a shard does not depend on the
+    shards before it.
     """
     per_user = max(1, round(nnz / n))
     chances = 1 / np.arange(1, p + 1) ** EXPONENT
@@ -107,7 +109,7 @@ def write_rows(path, n, d, seed):
 
 
 def check_gram(shards, Q, product):
-    """Return the largest relative error of some columns, and the bytes of the product."""
+    """Return the largest relative error of the first CHECKED columns, and the product as bytes."""
     truth = np.zeros((len(Q), CHECKED))
     for _, rows in shards.blocks():
         rows64 = rows.astype(np.float64)
@@ -116,12 +118,12 @@ def check_gram(shards, Q, product):
 
 
 def check_svd(shards, Q, svd):
-    """Return the largest residual of the SVD, and the bytes of the factors."""
+    """Return the largest residual of the SVD, and its factors as bytes."""
     return float(svd.residuals.max()), svd.s.tobytes() + svd.Vt.tobytes()
 
 
 def check_items(shards, Q, neighbors):
-    """Return the largest error of the cosines of some items, and the bytes of the indices."""
+    """Return the largest error of the cosines of CHECKED items, and all indices as bytes."""
     counts = shards.column_sums
     sample = np.argsort(-counts)[: CHECKED * 100 : 100]
     sums = np.zeros((len(counts), len(sample)))
@@ -135,7 +137,7 @@ def check_items(shards, Q, neighbors):
 
 
 def check_search(queries, items, neighbors):
-    """Return the number of sampled queries with wrong neighbours, and the bytes of the answer."""
+    """Return how many sampled queries have wrong neighbours, and the whole answer as bytes."""
     indices, scores = np.array(neighbors.indices), np.array(neighbors.scores)
     at = check.sample_of(len(queries))
     wrong = check.wrong_neighbors(indices[at], queries[at], items)
@@ -160,8 +162,8 @@ DENSE = {
 
 
 # The functions on_interactions and on_rows prepare an operation. They return the timed call, the
-# function that checks the answer of the call, the sizes of the data, and the unit of work with the
-# number of units.
+# function that checks the answer of the call, the sizes of the data, the name of the unit of work,
+# and the number of units.
 
 
 def on_interactions(options, name, where, stack):
@@ -266,7 +268,10 @@ def table_of(results):
 
 
 def write_inputs(options):
-    """Write the inputs that are missing in the folder; shards that can be opened are complete."""
+    """Write the inputs that are missing in the folder.
+
+    If the shards can be opened, they are complete, and are not written again.
+    """
     if SPARSE.keys() & options.operations:
         path = options.folder / "shards"
         try:

@@ -1,9 +1,10 @@
-"""The shortest time in which this machine could multiply, read, copy and gather for a call.
+"""Measure the shortest time in which this machine could do the work of a call.
 
 A :class:`Work` states how many operations and bytes a call needs. As in the roofline model, a
 :class:`Limit` measures the shortest possible time of this work on this machine, by one short probe
-per resource. Measure the limit and the call in turns: the speed of a shared machine changes over
-time, often by more than the time of the call differs from the limit.
+per resource. The resources are multiplication, reading, copying and gathering. Measure the limit
+and the call in turns, because the speed of a shared machine changes over time. This change is often
+larger than the difference between the call and the limit.
 """
 
 import functools
@@ -39,8 +40,8 @@ _GATHERED_ROWS = 2**10
 # The number of rows and columns of the matrices that the gemm probes multiply. Matrices of this
 # size are multiplied at nearly the highest rate. One product takes 10 ms at 100 GFLOP/s.
 _GEMM_SIZE = 768
-# The number of columns of the panels that the tile probe multiplies. A panel of items and a panel
-# of queries with this number of columns together take 16 kB if they are packed as int8.
+# The tile probe multiplies panels that have this number of columns. A panel of items and a panel of
+# queries with this number of columns together take 16 kB if they are packed as int8.
 _TILE_DEPTH = 256
 # The number of blocks that the tile probe multiplies. With AMX, multiplying this number of blocks
 # takes 2 ms. If 512 blocks are multiplied instead, the rate changes by at most 2 %.
@@ -54,12 +55,12 @@ class Work(NamedTuple):
     # divided by the time.
     units: float
     multiply_adds: float = 0.0
-    # The arithmetic whose peak rate bounds the multiply-adds. "float32" and "float64" are products
-    # of matrices; "tile" is the inner loop of the search on data in the first-level cache, which
-    # uses int8 if the CPU has such instructions.
+    # The kind of arithmetic. Its peak rate limits the speed of the multiply-adds. "float32" and
+    # "float64" are products of matrices; "tile" is the inner loop of the search on data in the
+    # first-level cache, which uses int8 if the CPU has such instructions.
     arithmetic: str = "float32"
-    # The number of bytes that must be read and written if the call reads every input once and
-    # writes every output once.
+    # The number of bytes that the call reads if it reads every input once, and the number of bytes
+    # that it writes if it writes every output once.
     reads: float = 0.0
     writes: float = 0.0
     # `gathers` is the number of rows that are read one by one from a float32 table, and `table` is
@@ -87,14 +88,17 @@ def bytes_of(X):
 
 
 def product_work(X, columns):
-    """Return the work of X A for a CSR matrix X and a float32 matrix A with `columns` columns."""
+    """Return the work of X A: X is a CSR matrix, and A is float32 and has `columns` columns."""
     (n, p), nnz = X.shape, float(X.nnz)
     reads, writes = bytes_of(X) + 4.0 * p * columns, 4.0 * n * columns
     return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns), X.indices)
 
 
 def gram_work(X, columns):
-    """Return the work of X'(X A): one pass over X, two multiply-adds per non-zero and column."""
+    """Return the work of X'(X A), computed in one pass over X.
+
+    Each non-zero of X takes two multiply-adds for each column of A.
+    """
     product = product_work(X, columns)
     adds, gathers, writes = (
         2 * product.multiply_adds,
@@ -105,7 +109,7 @@ def gram_work(X, columns):
 
 
 def svd_work(X, k):
-    """Return the work of multiplying X'X by two blocks of k columns.
+    """Return the work of two products, in which X'X is multiplied by a block of k columns.
 
     Every truncated SVD needs at least these two passes over X.
     """
@@ -152,7 +156,7 @@ class Limit:
         self.seconds()  # compiles the probes and touches their memory
 
     def seconds(self):
-        """Measure the rates of all resources again; return the longest of their times."""
+        """Measure the rates of all resources again; return the time of the slowest resource."""
         seconds = {name: amount / rate() for name, (amount, rate) in self.probes.items()}
         if not seconds:
             return 0.0
@@ -161,7 +165,7 @@ class Limit:
 
 
 def _rate(amount, call):
-    """Return the rate of a call that handles an amount: the amount divided by the shortest time.
+    """Return the rate of a call: the amount that the call handles, divided by its shortest time.
 
     The first call is not timed and fills the caches: the rate of gathers differs by a factor of 2
     depending on whether data of an earlier probe are still in the caches.
@@ -202,8 +206,8 @@ def _memory_rate(kernel, bytes_per_value, size):
 
     The kernel works on arrays of `size` float32 values, on all threads.
     """
-    # Several passes are made, because one pass over few values would take less time than the call
-    # of the kernel.
+    # One pass over few values would take less time than the call of the kernel itself. Several
+    # passes are therefore made in one call.
     passes = max(1, _PASS_VALUES // size)
     call = functools.partial(parallel.run, kernel, _parts(size), passes, *_ones(2, size))
     return functools.partial(_rate, float(bytes_per_value * passes * size), call)
@@ -212,7 +216,8 @@ def _memory_rate(kernel, bytes_per_value, size):
 def _gather_rate(shape, order):
     """Return a function that measures how many rows of a table are added per second in this order.
 
-    The rows are added by the kernel of X A, where X has a few long rows without stored values.
+    The kernel that computes X A adds the rows. The matrix X has a few long rows, whose entries are
+    all 1 and are not stored.
     """
     table = _ones(*shape)
     if order is None:

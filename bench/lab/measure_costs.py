@@ -1,11 +1,11 @@
 """Times of measures, relative to the cosine: `python -m bench.lab.measure_costs [NAME ...]`.
 
 The script prints a Markdown table for each kind of rows. Rows of the kind "gaussian" have
-independent entries and are the hardest to filter. Rows of the kind "spiky" have few large entries
-and norms that differ by a factor of up to a thousand. Rows of the kind "clustered" have 64 clusters
-and a common mean. A NAME that is the path of a file adds a table for its rows. After a warm-up
-every measure is timed alternately with the cosine, and the table shows medians. All measures take
-half an hour on two cores.
+independent entries and are the hardest to filter. Rows of the kind "spiky" have only a few large
+entries, and their norms differ by a factor of about a thousand. Rows of the kind "clustered" have
+64 clusters and a common mean. A NAME that is the path of a file adds a table for its rows. After a
+warm-up every measure is timed alternately with the cosine, and the table shows medians. All
+measures take half an hour on two cores.
 """
 
 import sys
@@ -26,7 +26,7 @@ EXCLUDED = {"word_rotators_distance", "weight_cosine"}
 
 
 def spiky(n, d):
-    """Return rows with few large entries, and norms from 0.03 to 30."""
+    """Return rows that have only a few large entries, scaled by factors from 0.03 to 30."""
     random = np.random.default_rng(5)
     rows = random.standard_normal((n, d)) ** 5 * 10 ** random.uniform(-1.5, 1.5, (n, 1))
     return rows.astype(np.float32)

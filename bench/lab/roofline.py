@@ -1,8 +1,8 @@
-"""Kernels compared with the limits of this machine: `python -m bench.lab.roofline` draws a figure.
+"""Compare the speed of kernels with the limits of this machine: `python -m bench.lab.roofline`.
 
 Ten kernels that take more than a millisecond are called in turns with short probes of the resources
-that bound them (bench/lab/limits.py). The figure is docs/figures/roofline.png; run the script on a
-quiet machine.
+that bound them (bench/lab/limits.py). The script draws the figure docs/figures/roofline.png; run
+the script on a quiet machine.
 """
 
 from functools import partial
@@ -28,7 +28,7 @@ RESOURCES = {
 
 
 def draw(points):
-    """Return a figure with a bar for every kernel: the percentage of its limit.
+    """Return a figure with one bar per kernel: the speed of the kernel, in percent of its limit.
 
     The limit follows the roofline model (Williams, Waterman and Patterson, 2009): for the work of
     the plain method, each resource needs a certain time, and the longest of these times is the
@@ -109,7 +109,7 @@ KERNELS = (
 
 
 def measure(name, prepare):
-    """Measure a kernel and its limit in turns; return the point of the kernel, as in `draw`."""
+    """Measure a kernel and its limit in turns; return a point, as the function `draw` takes it."""
     call, work = prepare()
     call()
     limit = limits.Limit(work)

@@ -1,9 +1,10 @@
-"""Thresholds of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
+"""Measure thresholds of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]`.
 
-The planner of a search chooses between two methods by a threshold in
-``fastcos.search.cost_model.CostModel``. For several of these thresholds, a table shows the times of
-both methods on either side of the threshold. The rows are random, and searches run on two threads
-unless a table says otherwise. Times are medians of five calls, after a first call that compiles the
+To choose between two methods, the planner of a search compares a quantity, such as the number of
+queries, with a threshold. The thresholds are fields of ``fastcos.search.cost_model.CostModel``. For
+several thresholds, the script prints a table. It shows the times of both methods if the quantity is
+below the threshold, and if it is above. The rows are random, and searches run on two threads unless
+a table says otherwise. Times are medians of five calls, after a first call that compiles the
 kernels. The table of the projection also shows times for the rows of the given files, whose first
 1,000 rows are the queries. The script takes two minutes on two cores.
 """
@@ -32,7 +33,7 @@ OPTIONS = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
 
 
 def encoded(n, d):
-    """Return random rows as encoded items, and a segment that has packed the same rows."""
+    """Return encoded random rows, and a segment that contains the same rows in packed form."""
     items = encoded_rows.encode_rows(gaussian(n, d), None, None, "cosine")
     segment = Segment("cosine", items, np.arange(n))
     segment.duplicates = None
@@ -124,12 +125,12 @@ def panels_of_a_run():
 
 
 def duplicates():
-    """Print the times of self-joins of rows with copies, searched together or one by one."""
+    """Print the times of self-joins that search copies of a row together, and one by one."""
     table = []
     for copies in (1, 2, 3, 5, 20):
         rows = np.repeat(gaussian(20_000 // copies, 64), copies, axis=0)
         join = partial(fastcos.top_k, rows, k=K)
-        # If a search excludes a pair of rows, it searches every copy of a row separately.
+        # To make the second search handle the copies one by one, a pair of rows is excluded.
         excluded = sp.csr_array(([1.0], ([0], [1])), shape=(len(rows), len(rows)))
         table.append((copies, milliseconds(join), milliseconds(partial(join, exclude=excluded))))
     header = ("copies of each row", "top_k, ms", "one by one, ms")
@@ -201,9 +202,10 @@ def without_and_with_projection(files):
 
 
 def self_joins():
-    """Print the times of self-joins in which each pair is multiplied once, or twice.
+    """Print the times of self-joins by three methods.
 
-    If each pair is multiplied twice, a projection may be used or not.
+    The first method multiplies each pair of rows once. The second and the third method multiply
+    each pair twice; the third method uses a projection if it helps.
     """
     once = {"min_columns_of_join": 1, "min_sample_stride_of_join": 1, "projected_columns": 0}
     once["min_seconds_per_joined_neighbor"] = 0.0

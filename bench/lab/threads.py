@@ -1,4 +1,4 @@
-"""Times by the number of threads, for fastcos and FAISS: `python -m bench.lab.threads`.
+"""Time fastcos and FAISS with various numbers of threads: `python -m bench.lab.threads`.
 
 The script prints a table with one row per kind of work, and one column per number of threads: 1, 2,
 4, ... up to the number of cores. FAISS has two methods of multiplication, and the time of the
@@ -23,8 +23,9 @@ from bench.lab.timing import in_turns
 K = 10
 # The numbers of queries, items and columns of each search.
 SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
-# FAISS uses BLAS for its products if a batch has at least this many queries. The first number is so
-# large that FAISS never uses BLAS here. With the second number, FAISS always uses BLAS.
+# FAISS uses BLAS for its products if a batch has at least this many queries. No batch here has as
+# many queries as the first number, so that FAISS does not use BLAS. With the second number, FAISS
+# always uses BLAS.
 BLAS_THRESHOLDS = (2**30, 1)
 
 
@@ -40,7 +41,7 @@ def milliseconds(call):
 
 
 def faiss_milliseconds(index, queries, n_threads):
-    """Return the milliseconds of a search by FAISS, with the faster of its two multiplications."""
+    """Return the milliseconds of a FAISS search, with the faster method of multiplication."""
     faiss.omp_set_num_threads(n_threads)
     times = []
     for threshold in BLAS_THRESHOLDS:

@@ -1,4 +1,4 @@
-"""Seconds and memory of calls, for the scripts of this folder."""
+"""Functions that measure the time and the memory of calls, for the scripts of this folder."""
 
 import contextlib
 import multiprocessing
@@ -22,7 +22,10 @@ def seconds(call):
 
 
 def in_turns(*calls, turns=TURNS):
-    """Return the seconds (turns, calls) of alternating calls, after one untimed turn."""
+    """Return the seconds of calls that take turns, as an array of shape (turns, calls).
+
+    Each call is first made once without being timed.
+    """
     for call in calls:
         call()
     return np.array([[seconds(call) for call in calls] for _ in range(turns)])

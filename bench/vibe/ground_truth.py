@@ -1,10 +1,10 @@
-"""Count the ground-truth lists of VIBE that change if the scores are computed in float64.
+"""Count the ground-truth lists of VIBE that would be different if VIBE computed in float64.
 
     python -m bench.vibe.ground_truth agnews-mxbai-1024-euclidean.hdf5 [...]
 
-VIBE computes the true neighbours of the queries in float32 (FaissFlat). A list of neighbours
-counts as changed if one of its items scores below the k-th best item in float64. The script needs
-h5py: pip install 'fastcos[io]'.
+VIBE computes the true neighbours of the queries in float32 (FaissFlat). A list of k
+neighbours counts as changed if one of its items has a float64 score below the k-th best float64
+score of the query. The script needs h5py: pip install 'fastcos[io]'.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def scores_of_lists(queries, items, lists, measure):
 
 
 def changed_lists(queries, items, lists, measure):
-    """Return how many lists contain an item that is not among the k nearest by float64 scores."""
+    """Return how many lists contain an item whose float64 score is below the k-th best score."""
     changed, k = 0, lists.shape[1]
     for first in range(0, len(queries), LISTS_PER_BLOCK):
         at = slice(first, first + LISTS_PER_BLOCK)

@@ -12,14 +12,16 @@ search(items, queries, k) the k nearest items of every query by cosine: indices 
 self_join(rows, k)        the k nearest other rows of every row: indices (n, k). Nothing is
                           prepared: the call starts from the rows
 sparse_join(X, k)         the k best cosines of every column of X with the others: scores (m, k).
-                          The call starts from X; a library that only multiplies may prepare the
-                          scaled columns and their transpose, which counts in its favour
+                          The call starts from X. There is one exception: a library that only
+                          multiplies may prepare the scaled columns and their transpose; this
+                          exception makes its time shorter
 product(X, A)             X A, for a CSR matrix X and a dense matrix A
 gram(X, A)                X'(X A)
 svd(X, k, tolerance)      k singular values and right singular vectors: (k, 1 + m), side by side
 ========================= =================================================================
 
-A file may also define three other names. SETTINGS is a list of settings, of which only the fastest
-counts (bench/compare/settings.py). EXACT = False marks an approximate library, which the tables
-list with its recall. The function versions() returns the versions of other packages or libraries.
+A file may also define three other names. SETTINGS is a list of settings; the library is
+measured with the fastest of them (bench/compare/settings.py). EXACT = False marks an approximate
+library, which the tables list with its recall. The function versions() returns the versions of
+other packages or libraries.
 """

@@ -1,7 +1,8 @@
 """FAISS with Intel's MKL instead of its OpenBLAS.
 
-The wheel of faiss-cpu contains OpenBLAS, and conda's faiss-cpu uses MKL. This file loads the MKL
-that pip has installed before the wheel's OpenBLAS, so that the dynamic linker takes sgemm from MKL.
+The wheel of faiss-cpu contains OpenBLAS, and conda's faiss-cpu uses MKL. This file uses the wheel,
+together with a copy of MKL that pip has installed. MKL is loaded first and OpenBLAS second, so that
+the dynamic linker takes the function sgemm from MKL.
 """
 
 from bench.compare.libraries.faiss import search, self_join  # noqa: F401

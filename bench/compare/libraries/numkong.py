@@ -1,4 +1,4 @@
-"""NumKong: its packed product of unit rows, then argpartition."""
+"""NumKong: its packed product multiplies unit rows, then NumPy's argpartition selects the best."""
 
 import numkong
 import numpy as np

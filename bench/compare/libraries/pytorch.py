@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: matmul and then topk, which sentence-transformers runs as well."""
+"""PyTorch on the CPU: matmul and then topk. The library sentence-transformers does the same."""
 
 import re
 

@@ -1,8 +1,9 @@
 """Compare how five tools judge the same slowdowns: ``python compare_tools.py results.jsonl --minutes 9``.
 
-Every round creates the toy project with a second commit that is equal, or 15 % or 30 % slower, and
-compares the two commits with each tool. A line of results.jsonl holds the verdicts of one tool on four
-benchmarks. Without --minutes the command prints a table of all lines in the file.
+The tools take turns. In each turn, the script creates the toy project, and one tool compares its two commits.
+The second commit has the same code as the first, or it is 15 % or 30 % slower. A line of results.jsonl holds
+the verdicts of one tool on four benchmarks. Without --minutes the command prints a table of all lines in the
+file.
 
 The script needs an environment with benchgate, pytest-benchmark, benchmatrix, pytest-codspeed, asv and
 virtualenv. For all tools, the limit is a slowdown of 10 %. Other settings differ from the defaults of a
@@ -10,12 +11,13 @@ tool only where this shortens its run:
 
 - pytest-benchmark: ``--benchmark-compare-fail=median:10%``, one process per commit;
 - asv: ``asv continuous --factor 1.1``, 2 rounds, 5 to 10 samples per round;
-- benchmatrix: ``collect-paired`` with its own number of pairs, 0.1 s per benchmark, then
-  ``compare --paired --threshold 10%``; a run with ``--fail-on-regression`` also fails if a benchmark is
+- benchmatrix: ``collect-paired`` with its default number of pairs and 0.1 s per benchmark, then
+  ``compare --paired --threshold 10%``. With ``--fail-on-regression``, a run also fails if a benchmark is
   "inconclusive";
-- pytest-codspeed: the wall-time instrument alone, 1 s per benchmark after 0.2 s of warm-up, one process
-  per commit. Only CodSpeed's service compares two such results, and it is not available here; instead,
-  the medians are compared with the default threshold of the service, 10 %.
+- pytest-codspeed: only its wall-time instrument, with 1 s per benchmark after 0.2 s of warm-up, in one
+  process per commit. Only CodSpeed's service can compare two such results, and this service is not
+  available here. The script therefore compares the medians itself. It uses the default threshold of the
+  service, 10 %.
 """
 
 import argparse
@@ -52,7 +54,7 @@ def names_in(text):
 
 
 def benchgate(base, head):
-    """Return the benchmarks that benchgate reports as slower, and whether its exit status is 1."""
+    """Return the benchmarks that benchgate reports as slower, and whether benchgate exits with status 1."""
     run(head, "benchgate", "HEAD~1", "HEAD", "--install", "", "--json", "gate.json", "--", "benchmarks")
     result = json.loads((head / "gate.json").read_text())
     slower = names_in(
@@ -124,7 +126,7 @@ TOOLS = {
 
 
 def measure(path, minutes):
-    """Compare with every tool while time remains, and append a line after each comparison."""
+    """Let the tools make comparisons while time remains; append a line to the file after each comparison."""
     stop = time.monotonic() + 60 * minutes
     lines = read(path)
     while True:
@@ -184,8 +186,8 @@ def table(lines):
             if arm == 0:
                 fails = sum(line["fails"] for line in comparisons)
                 cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
-            # The time of a run depends on whether the tool has a slow-down to confirm. The table therefore
-            # lists two times: without a slow-down, and with the largest slow-down.
+            # A run may take longer if there is a slow-down, because some tools then measure again. The table
+            # therefore lists two times: without a slow-down, and with the largest slow-down.
             if arm in (0, max(ARMS)):
                 seconds = [line["seconds"] for line in comparisons]
                 cells.append(f"{statistics.median(seconds):.0f}" if seconds else "")

@@ -1,9 +1,10 @@
 """Count the slowdowns that benchgate reports: ``python slowdowns.py 2026-11-28-zen5.json``.
 
-The file contains the log-ratios of pairs of equal code, for each benchmark. To simulate a slowdown, the
-script multiplies the times of the second commit of every pair by a constant. It then lets benchgate make
-comparisons until the pairs are used up. The script prints a Markdown table, which counts all comparisons
-and, in a separate column, only the first comparison of every benchmark.
+For each benchmark, the file contains the log-ratios of pairs of processes. In these pairs, both commits have
+the same code. To simulate a slowdown, the script multiplies the times of the second commit of every pair by a
+constant. benchgate then makes comparisons from these pairs, one after the other, until no pairs are left. The
+script prints a Markdown table, which counts all comparisons and, in a separate column, only the first
+comparison of every benchmark.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A toy project of twelve benchmarks, whose second commit is slower by a known share.
 
-``python toy.py FOLDER 0.15`` creates the project. A benchmark repeats one operation 20 times, and 23
-times in the second commit, so that the second commit takes exactly 15 % more time.
+``python toy.py FOLDER 0.15`` creates the project. In the first commit, a benchmark repeats one operation 20
+times. In the second commit, it repeats the operation 23 times, which takes exactly 15 % more time.
 """
 
 import json
@@ -124,13 +124,13 @@ ASV_SETTINGS = {
 
 
 def git(folder, *words):
-    """Run git in a folder, as an author that needs no configuration."""
+    """Run git in a folder, with a fixed author and branch, so that git needs no configuration."""
     author = ["-c", "user.name=toy", "-c", "user.email=toy@localhost", "-c", "init.defaultBranch=main"]
     subprocess.run(["git", *author, *words], cwd=folder, check=True, capture_output=True)
 
 
 def create(folder, slowdown, names=NAMES):
-    """Create the project in two commits, HEAD~1 and HEAD; HEAD is slower by a share."""
+    """Create the project with two commits, HEAD~1 and HEAD. HEAD is slower by the share ``slowdown``."""
     folder.mkdir(parents=True)
     files = {
         "benchmarks/test_calls.py": TESTS,

@@ -1,4 +1,4 @@
-"""Sides of a comparison whose times are invented."""
+"""Stand-ins for the two sides of a comparison, which invent times instead of measuring them."""
 
 import numpy as np
 
@@ -6,9 +6,10 @@ from benchgate import Failure, Measurement
 
 
 def sides(base, head):
-    """Return a function that invents a pair, which compare_pairs calls instead of measuring a pair.
+    """Return a function that invents a pair; compare_pairs calls this function instead of measuring a pair.
 
-    ``base`` and ``head`` are functions of the names of benchmarks; each returns seconds or failures by name.
+    ``base`` and ``head`` are functions that take a list of names of benchmarks. Each of them returns a dict
+    from names to seconds or failures.
     """
 
     def measurements(results):
@@ -28,12 +29,15 @@ def sides(base, head):
 
 
 def constant(**results):
-    """Return a side whose benchmarks always take the same time."""
+    """Return an invented side of a comparison, whose benchmarks take the same time in every call."""
     return lambda names: results
 
 
 def noisy(means, seed, scale=0.02):
-    """Return a side with log-normal times around means; ``requests`` records the names of every call."""
+    """Return an invented side of a comparison, whose times scatter log-normally around ``means``.
+
+    The attribute ``requests`` of the returned function lists the names that each call asked for.
+    """
     rng = np.random.default_rng(seed)
     requests = []
 

@@ -1,4 +1,4 @@
-"""The shell script of action.yml, with a stand-in for the command itself."""
+"""Tests of the shell script in action.yml. A fake Python takes the place of benchgate."""
 
 import os
 import shutil

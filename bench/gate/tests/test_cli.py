@@ -1,4 +1,7 @@
-"""The command on a toy project in a git repository: one short run by default, others with -m slow or long."""
+"""Tests of the command on a toy project in a git repository.
+
+By default, one short run is made. The options ``-m slow`` and ``-m long`` select the longer runs.
+"""
 
 import json
 import re
@@ -125,8 +128,8 @@ WORDS = (
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
-# At the default tolerance, benchmarks that take the same time in base and in head need up to 80 pairs on a
-# busy machine. The tests therefore use a larger tolerance.
+# A benchmark may take the same time in base and in head. At the default tolerance, its comparison then needs
+# up to 80 pairs if the machine is busy. The tests therefore use a larger tolerance.
 LOOSE = ("--tolerance", "0.5")
 SLOWER = "| **slower** | `benchmarks/test_toy.py::test_work` |"
 SITUATIONS = {

@@ -1,4 +1,4 @@
-"""Ratios and their intervals, on times with known ratios."""
+"""Tests of ratios and their intervals, computed from times whose true ratio is known."""
 
 import numpy as np
 import pytest

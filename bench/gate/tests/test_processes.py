@@ -1,4 +1,4 @@
-"""Processes that serve benchmarks: turns, crashes, and a real pytest in a small project."""
+"""Tests of the processes that run benchmarks: turns, crashes, and the real pytest in a small project."""
 
 import importlib.util
 import os
@@ -31,7 +31,7 @@ for line in sys.stdin:
 
 
 def served(folder, label, timeout=60, **seconds):
-    """Return a side that serves benchmarks of these seconds, and writes all requests into a diary."""
+    """Return a side whose benchmarks report these seconds, and whose process lists all requests in a file."""
     import json
 
     environment = {"SECONDS": json.dumps(seconds), "LABEL": label}

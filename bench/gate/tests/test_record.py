@@ -1,4 +1,7 @@
-"""The files in the folder record yield the numbers in its README, and the toy project works."""
+"""Tests of the folder ``record``.
+
+The files in the folder must yield the numbers in its README, and its toy project must work.
+"""
 
 import json
 import re

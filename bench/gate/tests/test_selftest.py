@@ -1,4 +1,4 @@
-"""The self-test: false alarms and caught slow-downs of records with known scatter."""
+"""Tests of the self-test: on records with known scatter, it counts false alarms and caught slow-downs."""
 
 import numpy as np
 import pytest
@@ -41,8 +41,8 @@ def test_report_of_nothing_has_no_comparisons():
 def test_record_passes_through_the_comparison_block_by_block():
     equal = normal(45, 0.01)
     assert selftest.comparisons(equal) == [False] * 4
-    # To report a slow-down, a comparison needs two series of ten pairs, which is 20 pairs. The 45 pairs are
-    # therefore enough for two comparisons.
+    # A comparison that reports a slow-down has measured two series of ten pairs, so it uses 20 pairs. The 45
+    # pairs are therefore enough for two comparisons.
     assert selftest.comparisons(equal, slowdown=0.3) == [True] * 2
 
 

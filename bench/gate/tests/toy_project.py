@@ -1,4 +1,4 @@
-"""A toy project with three benchmarks in a git repository, and changes of its second commit."""
+"""A toy project with three benchmarks and two commits. The second commit makes one of several changes."""
 
 import os
 import subprocess
@@ -84,7 +84,7 @@ def project(folder, change):
 
 
 def clean_environment():
-    """Return the variables of this process, except those that configure a surrounding pytest."""
+    """Return the environment of this process without the variables of the pytest that runs this process."""
     variables = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     return variables | {"PYTHONPATH": str(SOURCE)}
 

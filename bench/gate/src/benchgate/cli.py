@@ -121,14 +121,14 @@ def parse(words, is_selftest):
 
 
 def non_negative(text):
-    """Return the number in the text of a tolerance or of a time."""
+    """Convert the text of an option, such as --tolerance or --minutes, to a number of at least 0."""
     if not 0 <= (value := float(text)) < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a number of at least 0, got {text}")
     return value
 
 
 def positive(text):
-    """Return the number in the text of --threads."""
+    """Convert the text of --threads to a whole number of at least 1."""
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
     return value
@@ -226,7 +226,7 @@ def serve(checkout, options):
 
 
 def listed(side):
-    """Return the benchmarks of a side and the errors of its test files; None if it cannot start."""
+    """Return the benchmarks of a side and the errors of its test files, or None if the side cannot start."""
     try:
         side.start()
     except CannotServe:
@@ -236,13 +236,13 @@ def listed(side):
 
 
 def with_benchmarks(reason, file, names):
-    """Return why a test file cannot be imported, followed by the benchmarks of base that are lost."""
+    """Return the reason why head cannot import a test file, with a list of the benchmarks that are lost."""
     lost = [name.partition("::")[2] for name in names if name.partition("::")[0] == file]
     return f"{reason} (lost: {', '.join(lost)})" if lost else reason
 
 
 def explained(outcome, errors_of_base, errors_of_head):
-    """Return an outcome; if one commit cannot import the test file, this becomes the reason."""
+    """Return an outcome; if a commit cannot import the test file, the reason of the outcome says so."""
     file = outcome.name.partition("::")[0]
     errors = {LOST: ("head", errors_of_head), NEW: ("base", errors_of_base)}
     role, file_errors = errors.get(outcome.status, ("", {}))

@@ -24,9 +24,10 @@ MIN_PAIRS = 10
 # measured further, until it has twice as many pairs. With 10 pairs in the first analysis, the analyses use
 # 10, 20, 40 and 80 pairs.
 ANALYSES = 4
-# The largest share of its time that a benchmark may spend waiting, in base or in head. Waiting does not count
-# as CPU time, so a slow-down that consists of waiting would be missed. If a benchmark does not wait in base,
-# but waits for this share of its time in head, its wall time becomes 1 / (1 - 0.1) = 1.11 times as long.
+# A benchmark may wait for at most this share of its time, in base and in head. Waiting does not count as CPU
+# time, so a slow-down that consists of waiting would be missed. The limit keeps such a slow-down small: if a
+# benchmark does not wait in base, and waits for 10 % of its time in head, its wall time becomes
+# 1 / (1 - 0.1) = 1.11 times as long.
 MAX_WAITING = 0.10
 
 PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted", "undecided"
@@ -47,7 +48,7 @@ class Outcome(NamedTuple):
     tolerance: float
     reason: str = ""
     ratio: Ratio | None = None  # the ratio in the last series in which the benchmark was measured
-    first: Ratio | None = None  # the ratio in the first series; None unless a second series followed
+    first: Ratio | None = None  # the ratio in the first series, if a second one followed; otherwise None
 
 
 class Verdict(NamedTuple):
@@ -86,20 +87,20 @@ class Verdict(NamedTuple):
 
 
 class Series:
-    """The measurements of each benchmark in one series of pairs."""
+    """A series of pairs of processes, with the measurements of every benchmark in these pairs."""
 
     def __init__(self):
         self.done = 0
         self.requested = defaultdict(int)  # for each name, the requested pairs; None stands for all names
         self.pairs = defaultdict(list)  # for each name, the seconds of base and of head in every pair
-        # For each name and pair, the share of its time for which a benchmark waited. This is the median over
-        # the turns; of the medians of base and head, it is the larger one.
+        # For each name and pair, the share of its time that the benchmark spent waiting. The share is a
+        # median over the turns: the median of base or that of head, whichever is larger.
         self.waits = defaultdict(list)
-        self.ran = [set(), set()]  # for base and for head: the names that have been measured
-        self.failures = [{}, {}]  # for base and for head: the first Failure, by name
+        self.ran = [set(), set()]  # for base, and for head, the names that have been measured
+        self.failures = [{}, {}]  # for base, and for head, the first Failure of each name
 
     def add(self, names, base, head):
-        """Add the results of one pair of processes for the benchmarks with these names, or for all."""
+        """Add the results of a pair of processes for these benchmarks; an empty list stands for all."""
         self.done += 1
         for name in names or [None]:
             self.requested[name] += 1
@@ -121,7 +122,7 @@ class Series:
         return set().union(*self.ran, *self.failures)
 
     def obstacle(self, name):
-        """Return the status and the reason of a benchmark that cannot have a ratio, or None."""
+        """Return the status and the reason if a benchmark cannot have a ratio, otherwise None."""
         in_base, in_head = (
             failures.get(name) or Failure("ran" if name in ran else "absent", "")
             for failures, ran in zip(self.failures, self.ran, strict=True)
@@ -153,7 +154,7 @@ class Series:
 
 
 def waiting_reason(share):
-    """Return a text with advice for a benchmark that waits for this share of its time."""
+    """Return a text that says how long a benchmark waits, as a share of its time, and gives advice."""
     return (
         f"waits {share:.0%} of the time, which CPU time does not count: use `--wall`, or "
         '`@pytest.mark.benchgate(clock="wall")`'
@@ -175,19 +176,20 @@ def compare_pairs(
     ----------
     pair : callable(names)
         Measures the benchmarks with these names, or all (``[]``), in one pair of fresh processes.
-        Returns two dicts, one for base and one for head. Each dict contains a :class:`Measurement` or
-        a :class:`Failure` by the name of the benchmark; see :func:`benchgate.interleaved`.
+        Returns two dicts, one for base and one for head. Each dict maps the name of a benchmark to a
+        :class:`Measurement` or a :class:`Failure`; see :func:`benchgate.interleaved`.
     pairs : int
         The number of pairs in the first analysis, at least 10.
     tolerance : float
         The share by which head may be slower: 0.1 is 10 %.
     tolerances : mapping, optional
-        The tolerance of each benchmark that has a tolerance of its own, by the name of the benchmark.
+        The names of benchmarks that need a different tolerance, each with its tolerance.
     accepted : sequence of str
-        Patterns (as in a shell) of benchmarks whose slow-down or loss is accepted.
+        Patterns, as in a shell, for the names of benchmarks that may be slower or lost.
     seconds : float
-        The time for all pairs; the first series may use two thirds of it. If a benchmark has no verdict
-        when the time is over, it is "undecided", or "not compared" if there were too few pairs.
+        The time for all pairs. Benchmarks that seem to be slower are measured again in a second series,
+        so the first series may use only two thirds of the time. If a benchmark has no verdict when the
+        time is over, it is "undecided", or "not compared" if there were too few pairs.
     progress : callable(done, total, names, series), optional
         Called after every pair, with the names of the measured benchmarks (``[]``: all).
 

@@ -60,11 +60,11 @@ class Failure(NamedTuple):
 
     kind: str
     reason: str
-    share: float = 0.0  # the share of the time spent waiting, if waiting is the reason
+    share: float = 0.0  # the share of the time that was spent waiting, if the kind is "waits"
 
 
 class ProcessDied(Exception):
-    """Raised if a process ended, or was ended because it hung, before it answered a request."""
+    """Raised if a process ended before it answered a request, for example because it hung and was ended."""
 
 
 class CannotServe(Exception):
@@ -72,7 +72,7 @@ class CannotServe(Exception):
 
 
 def pytest_command(python, tests, environment, folder=None, threads=1, wall=False):
-    """Return the :class:`Command` that serves a project's pytest-benchmark tests."""
+    """Return the :class:`Command` that runs the pytest-benchmark tests of a project on request."""
     argv = [str(python), str(SERVE), *(["--wall"] if wall else []), *map(str, tests)]
     return Command(argv, dict.fromkeys(THREAD_VARIABLES, str(threads)) | dict(environment), folder)
 
@@ -136,7 +136,7 @@ class Server:
         return f"the process ended with exit status {status}"
 
     def last_error(self):
-        """Return the last line of standard error that contains "error", or the last line of all."""
+        """Return the last line of standard error that contains "error"; if there is none, the last line."""
         self.errors.seek(0)
         lines = [line.strip() for line in self.errors if line.strip()]
         error_lines = [line for line in lines if re.search("error", line, re.IGNORECASE)]
@@ -162,7 +162,7 @@ class Side:
     errors : dict
         The reason for each test file that could not be imported.
     crashed : dict
-        The reason for each benchmark or test file that ended a process and is therefore not run again.
+        The benchmarks and test files that ended a process, each with the reason. They are not run again.
     """
 
     def __init__(self, command, timeout=TIMEOUT):
@@ -172,7 +172,7 @@ class Side:
         self.server = None
 
     def start(self):
-        """Start a fresh process and list its benchmarks, while ignoring files that end the process."""
+        """Start a fresh process and list its benchmarks. Test files that end the process are ignored."""
         while True:
             self.server = Server(self.command, self.timeout)
             self.server.send(list(self.ignored.values()))
@@ -224,9 +224,9 @@ class Side:
 def interleaved(base, head, turns=TURNS):
     """Return a function that measures one pair of processes.
 
-    The function takes a list of names of benchmarks (``[]``: all), and returns one dict for base and one
-    for head. Each dict contains a :class:`Measurement` or a :class:`Failure` by the name of the benchmark.
-    The side whose process is started first alternates from pair to pair.
+    The function takes a list of names of benchmarks (``[]``: all), and returns one dict for base and one for
+    head. Each dict maps the name of a benchmark to a :class:`Measurement` or a :class:`Failure`. In the first
+    pair, the process of base is started first; in the second pair, the process of head, and so on.
     """
     directions = itertools.cycle([1, -1])
 

@@ -2,8 +2,8 @@
 
 The pairs of processes are recorded once. The recorded ratios of each benchmark are then divided into blocks,
 and :func:`compare_pairs` judges each block as if it came from a pull request. Because the commits are equal,
-a verdict "slower" is a false alarm. The same blocks, with all times of head multiplied by a constant, show
-which slow-downs are caught.
+a verdict "slower" is a false alarm. To find out which slow-downs are caught, the times of head in these
+blocks are multiplied by a constant.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from .summary import cell, plural
 
 # The slow-downs that are tried, from the smallest to the largest.
 SLOWDOWNS = (0.12, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 2.0, 4.0)
-# A slow-down counts as caught if at least this share of the comparisons report it.
+# A slow-down counts as caught if benchgate reports it in at least this share of the comparisons.
 CAUGHT = 0.9
 
 
 def record(pair, seconds, progress=None):
-    """Measure pairs for some seconds, but at least 10 pairs; stop if the user interrupts.
+    """Measure at least 10 pairs, and more pairs while time remains; stop early if the user interrupts.
 
     Return two dicts, whose keys are names of benchmarks. The first dict contains the log-ratio of every
     pair, and the second dict contains the reason why a benchmark has no log-ratios.
@@ -60,7 +60,7 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
 
 
 def caught_slowdown(logs, tolerance):
-    """Return the smallest of SLOWDOWNS that nearly all comparisons report, or None."""
+    """Return the smallest of SLOWDOWNS that is caught, or None if none of them is caught."""
     for slowdown in SLOWDOWNS:
         # If a slow-down equals the tolerance, no number of pairs is enough to distinguish it from a slightly
         # smaller slow-down.

@@ -30,13 +30,13 @@ from _pytest.runner import runtestprotocol
 
 # The seconds that one turn of a benchmark lasts; a turn makes at least one call.
 TURN_SECONDS = 0.02
-# Once a benchmark has run for this many seconds of wall time, it is stopped if it has waited for
-# more than half of this time. Without this limit, a turn could take minutes, because
-# pytest-benchmark counts only CPU time.
+# A benchmark may run for this many seconds of wall time. Then it is stopped if it has waited for more
+# than half of the time. Without this limit, a turn could take minutes, because pytest-benchmark
+# counts only CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
-# Options of pytest, and the values to which this file resets them. In `addopts`, a project may have set
-# these options to values that skip, prolong or disturb a turn.
+# Options of pytest, and the values to which this file resets them. A project may have set these
+# options in `addopts`. Some values would skip a benchmark, make a turn longer, or disturb its times.
 PYTEST_OPTIONS = {
     "benchmark_autosave": False,
     "benchmark_compare": None,
@@ -81,7 +81,8 @@ class Clock:
     def reset(self):
         """Forget the readings of the previous benchmark."""
         self.readings = []  # pairs of wall seconds and CPU seconds
-        # Each entry contains the number of a reading, and the seconds without a CPU until then.
+        # Each entry contains the number of a reading, and how many seconds the process had waited for a CPU
+        # until this reading.
         self.displaced = []
 
     def __call__(self):
@@ -99,11 +100,14 @@ class Clock:
         return cpu
 
     def seconds_displaced(self):
-        """Return the seconds for which this process was ready to run while other processes had the CPU."""
+        """Return how many seconds this process has waited for a CPU that other processes used."""
         return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
 
     def waiting(self, rounds):
-        """Return the share of wall time spent waiting in the last rounds; if rounds is 0, since the reset."""
+        """Return the share of wall time that the process waited in the last ``rounds`` rounds.
+
+        If ``rounds`` is 0, return the share of the whole time since the last reset.
+        """
         readings = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
         start = len(self.readings) - len(readings) if rounds else 0
         pairs = list(zip(readings[::2], readings[1::2], strict=True))
@@ -114,7 +118,10 @@ class Clock:
 
 
 def scheduler_file():
-    """Return a descriptor of the file in which Linux counts the time without a CPU, or None."""
+    """Open the file in which Linux counts how long this process waits for a CPU.
+
+    Return the descriptor of the file, or None if the system has no such file.
+    """
     try:
         descriptor = os.open("/proc/self/schedstat", os.O_RDONLY)
         int(os.pread(descriptor, 100, 0).split()[1])
@@ -169,7 +176,7 @@ class Plugin:
         return True
 
     def settings(self, item):
-        """Return the tolerance and the clock that a mark sets for a benchmark, or the mark's error."""
+        """Return the tolerance and the clock that a mark sets for a benchmark, or an error in the mark."""
         for mark in item.iter_markers("benchmark"):
             mark.kwargs.pop("timer", None)  # every benchmark is timed by the clock of benchgate
         mark = item.get_closest_marker(MARK)
@@ -190,7 +197,7 @@ class Plugin:
         return settings
 
     def run(self, item, settings):
-        """Run a benchmark for one turn, and return the answer for the parent."""
+        """Run one turn of a benchmark, and return the answer to the request of the parent process."""
         # This call tears down the fixtures of other modules. It keeps the fixtures of the module that
         # contains the benchmark.
         item.session._setupstate.teardown_exact(item.parent)
@@ -222,7 +229,7 @@ class Plugin:
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
             # pytest-benchmark first calibrates a benchmark and then times its rounds. The last readings of
-            # the clock were therefore taken for the rounds.
+            # the clock therefore belong to the rounds.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
@@ -244,7 +251,7 @@ def main(arguments):
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())  # imports come from the current folder, as with `python -m pytest`
     ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
-    # pytest-cov starts before a plugin could switch it off, so an option switches it off.
+    # A plugin would start too late to switch pytest-cov off. The option --no-cov switches it off in time.
     extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
     with tempfile.TemporaryDirectory() as cache:
         options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]
