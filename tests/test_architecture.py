@@ -1,4 +1,4 @@
-"""The structure of the code, checked in the source: no import cycles, imports only point down."""
+"""The structure of the source code: imports have no cycles, and lead only to lower layers."""
 
 import ast
 import sys
@@ -34,8 +34,8 @@ ORDER = (
     "distributed integrations plots",
     "cli",
 )
-# Only this import leads from a lower layer to a higher one. The search is built on measures, but a
-# measure that learns from neighbours calls the search.
+# Only this module may import from a higher layer. The search is built on measures, but a measure
+# that learns from neighbours calls the search.
 EXCEPTIONS = {("fastcos.similarity.knn_stats", "search")}
 LEVEL_OF = {word: level for level, words in enumerate(ORDER) for word in words.split()}
 BELOW_KERNELS = {"numpy", "numba", "llvmlite", *sys.stdlib_module_names}
@@ -53,7 +53,7 @@ MODULES |= {f"fastcos.{module_of(path)}": path for path in KERNELS}
 
 
 def imported(path):
-    """Yield the modules of fastcos that a file imports, also inside functions or by strings."""
+    """Yield the modules of fastcos that a file imports, in functions and through strings, too."""
     yield from imported_by_string(path)
     for node in nodes(path, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
@@ -70,10 +70,10 @@ def imported(path):
 
 
 def imported_by_string(path):
-    """Yield the modules of fastcos that a file may import by strings.
+    """Yield the modules of fastcos that a file may import through strings.
 
-    These are all strings of the file that are names of modules, if it calls import_module or
-    __import__.
+    If the file uses import_module or __import__, these are all modules whose names are strings in
+    the file. Otherwise, there are none.
     """
     names = {node.id for node in nodes(path, ast.Name)}
     names |= {node.attr for node in nodes(path, ast.Attribute)}
@@ -119,9 +119,9 @@ def test_imports_point_down():
             continue
         own = module_of(path).split(".")[1]
         for module in imported(path):
-            # `used` is the first part of the module's name after "fastcos.". It is empty if a name
-            # is imported from the public __init__. An empty `used` has no level, so the test
-            # reports such an import.
+            # `used` is the first part of the module's name after "fastcos.". If a file imports a
+            # name from the public fastcos/__init__.py, `used` is an empty string. The empty string
+            # is not in LEVEL_OF, so the test reports such an import.
             used = module.partition(".")[2].partition(".")[0]
             if (module_of(path), used) in EXCEPTIONS:
                 continue

@@ -1,4 +1,7 @@
-"""Settings come from set_config, else the environment, else defaults; invalid values are errors."""
+"""set_config overrides the environment, which overrides the defaults.
+
+Invalid values raise an error.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Public operations return bit-identical results, or are listed with the reason why not."""
+"""Public operations return bit-identical results; exceptions are listed with their reasons."""
 
 import dataclasses
 import functools

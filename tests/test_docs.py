@@ -95,7 +95,7 @@ def export_page(folder):
 
 
 def movielens_page(folder):
-    """Write ratings to a zip file, and run the page's command that fits a model."""
+    """Write ratings to a zip file, and fit a model to them; a command on the page does the same."""
     seen = fastcos.simulate_interactions(200, 40, random_state=0)
     lines = "".join(f"{u},{i},5\n" for u, i in zip(*seen.X.nonzero(), strict=True))
     with zipfile.ZipFile(folder / "ratings.csv.zip", "w") as archive:
@@ -165,7 +165,7 @@ def cases(function):
 
 
 def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
-    """The page shows pieces of modules; joined, their tests and the benchmark pass."""
+    """The code blocks of the page form modules, and the tests and the benchmark in them pass."""
     modules = {}
     for path in sorted(NEW_FILES, key=lambda path: path.startswith("tests/")):
         if path.startswith("bench/"):
@@ -208,8 +208,8 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     flat.add(rows)
     _, indices = flat.search(rows[:5], 3)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        # Code that was written for FAISS expects two arrays in another order. Such code must fail,
-        # and it does fail, because the result of a search has three parts.
+        # Code that was written for FAISS expects two arrays, in another order. Such code must fail
+        # instead of confusing the arrays. It fails because the result of a search has three parts.
         _, _ = index.search(rows[:5], 3)
     assert (index.search(rows[:5], 3).indices == indices).all()
     result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")
@@ -234,7 +234,7 @@ def test_page_command_parses(page, command):
 
 
 def test_pytest_commands_of_pages_select_tests():
-    """The option -k must name a part of a test's name or of its parameters."""
+    """In every pytest command on a page, the words after -k occur in the files of the tests."""
     offenders = []
     for page, text in TEXTS.items():
         for command in re.findall(r"`pytest ([^`]*)`", text):

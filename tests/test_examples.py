@@ -203,7 +203,7 @@ def test_service_reports_metrics_to_prometheus(call):
 
 
 def test_service_searches_within_groups_by_dot_products(retrieval, tmp_path, monkeypatch, capfd):
-    """The items belong to two shops, ids contain slashes, and the service checks the model."""
+    """The service finds the items of one shop, reads ids with slashes, and refuses other models."""
     random = np.random.default_rng(6)
     items, users = random.standard_normal((300, 8)), random.standard_normal((4, 8))
     items = items.astype(np.float32)
@@ -407,7 +407,7 @@ def test_gate_passes_rescaled_model_and_fails_other_model(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("value", ["clicks", ""])
 def test_recommender_runs_from_comparison_to_service(value, tmp_path):
-    """The whole job runs on small data, with implicit's own lists if implicit is installed."""
+    """The example runs on small data; if implicit is installed, it prints implicit's lists, too."""
     pytest.importorskip("uvicorn", reason="the service needs a server")
     rng = np.random.default_rng(0)
     taste, kinds = rng.dirichlet([0.2] * 4, 700), rng.integers(4, size=90)
@@ -492,7 +492,7 @@ def test_study_of_scales_goes_on_and_writes_its_page(tmp_path):
 
 @pytest.mark.slow
 def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
-    """This tests three of ten ways to train; the script judges all of them, on a hundred models."""
+    """The audit is right about three ways to train; the script judges ten ways on 100 models."""
     monkeypatch.syspath_prepend(EXAMPLES)
     study = imported("audit_known_origins")
     ways = {label: (epochs, recipe, decay) for label, epochs, recipe, decay in study.origins(False)}
@@ -518,7 +518,7 @@ def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
 
 @pytest.mark.slow
 def test_trainers_agree_with_their_definitions(monkeypatch):
-    """Epochs of gradient descent and of batches, and sweeps of least squares, agree with NumPy."""
+    """One epoch of gradient descent, SGD or alternating least squares has the result of NumPy."""
     monkeypatch.syspath_prepend(EXAMPLES)
     study = imported("factor_training")
     data = study.simulated(shape=(12, 9), rank=2)
@@ -563,7 +563,7 @@ def test_stabilized_retraining_aligns_both_models(tmp_path):
 
 
 def overlap_of_encoders(tmp_path, noise, *options):
-    """Run the example on two encoders of the same meaning; return the lines that it prints."""
+    """Run the example on an encoder and on its rotated, noisy copy; return the printed lines."""
     rng = np.random.default_rng(0)
     meaning = rng.standard_normal((600, 12))
     turned = np.linalg.qr(rng.standard_normal((16, 16)))[0][:12]
@@ -663,7 +663,7 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
     # Undoing a planted rescaling changes the neighbours, and the report shows this.
     planted, plain = "simulation-planted-d", "simulation-eq-1"
     assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "balanced")
-    # No rescaling makes the cosines recover labels from noise.
+    # The items are noise, so their cosines do not recover the labels under any rescaling.
     recovery = reports["isotropic-noise"]["label_recovery"]
     assert 0.47 < recovery["low"] <= recovery["high"] < 0.53
     assert max(reports["isotropic-noise"]["dimension_shares"]) < 1.5 / 32

@@ -1,4 +1,4 @@
-"""The first calls of array functions import only NumPy and the packages of the caller's arrays."""
+"""The first call of a function imports only NumPy and the packages of the caller's arrays."""
 
 import json
 import os

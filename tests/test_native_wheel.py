@@ -1,7 +1,8 @@
-"""The wheel with native code is small, needs no compiler, and gives the bits of Numba's code.
+"""The wheel with native code is small, needs no compiler, and returns the same results as Numba.
 
-The environment variable FASTCOS_WHEEL names the wheel. Without it, the tests build a wheel for the
-tiers of this CPU, which takes minutes per tier.
+The results are bit-for-bit identical to those of the code that Numba compiles. The environment
+variable FASTCOS_WHEEL names the wheel. Without it, the tests build a wheel for the tiers of this
+CPU, which takes minutes per tier.
 """
 
 import json
@@ -104,7 +105,7 @@ def test_wheel_is_small_and_serves_every_python(wheel, site):
     (metadata,) = site.glob("*.dist-info/METADATA")
     lines = metadata.read_text("utf8").splitlines()
     numba = [line for line in lines if line.startswith("Requires-Dist: numba")]
-    assert len(numba) == 1  # Numba is not required, except by the extra.
+    assert len(numba) == 1  # Only the extra "compile" requires Numba.
     assert numba[0].endswith('extra == "compile"')
     assert not any(line.startswith("Requires-Dist: llvmlite") for line in lines)
 
@@ -130,7 +131,7 @@ def test_first_call_compiles_and_writes_nothing(site, tmp_path, call):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """Return digests of the results of the calls, with these sources compiled by Numba."""
+    """Compile the kernels of this clone with Numba; return digests of the results of all calls."""
     cache = str(tmp_path_factory.mktemp("cache"))
     return digests(FASTCOS_NATIVE="0", FASTCOS_CACHE_DIR=cache)
 

@@ -1,4 +1,4 @@
-"""A build and an installation contain every package, each file once, and nothing but fastcos."""
+"""A build and an installation contain all packages of fastcos, each file once, and nothing else."""
 
 import ast
 import email
@@ -28,7 +28,7 @@ IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git 
 
 
 def modules():
-    """Return the paths in a wheel of all Python files of the package."""
+    """Return the paths that the Python files of the package have in a wheel."""
     files = set()
     for folder, name in ((ROOT / "fastcos", "fastcos"), (ROOT / "kernels", "fastcos/kernels")):
         files |= {
@@ -95,9 +95,8 @@ def test_requirements_have_lower_bounds_and_only_numba_an_upper_one():
 # Each key is the name of a package. The value is the name of the distribution that provides the
 # package.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
-# fastcos does not depend on these packages. For some of these packages, fastcos recognises objects
-# of their types if the caller has imported the package. For the other packages, fastcos contains
-# adapters.
+# fastcos does not depend on these packages. If the caller has imported one of them, fastcos may
+# recognise objects of its types. For the other packages, fastcos contains adapters.
 OF_THE_CALLER = {"langchain_core", "mteb", "scanpy", "torch", "vicinity", "anndata"}
 
 

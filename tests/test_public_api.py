@@ -1,4 +1,4 @@
-"""Public names are listed, all their parameters are documented, and they have examples."""
+"""Every public name is listed, has examples, and documents all its parameters."""
 
 import ast
 import inspect

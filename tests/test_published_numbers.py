@@ -73,9 +73,9 @@ def test_check_fails_on_a_number_that_is_too_old(tmp_path, run):
 
 
 def test_an_unknown_commit_is_reported_and_passes(tmp_path, run, monkeypatch):
-    # This test does not check how old the comparison `speed` is. The files of commits are compared
-    # only if there are more commits than a limit, and that would take seconds here. This line
-    # therefore raises the limit.
+    # This test does not check how old the comparison `speed` is. If there are more commits than
+    # most_commits, the script compares the files of all these commits, which takes seconds. This
+    # line therefore raises most_commits.
     monkeypatch.setitem(PUBLISHED, "speed", PUBLISHED["speed"]._replace(most_commits=10**6))
     answer = run("--check", "--record", str(record(tmp_path, "roofline", "0" * 40)))
     assert answer.returncode == 0

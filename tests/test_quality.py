@@ -1,4 +1,7 @@
-"""The quality of results: recovered clusters, exact neighbours of hard rows, equal bits."""
+"""Models recover clusters, and searches find the exact neighbours of numerically hard rows.
+
+One thread and two threads find the same neighbours.
+"""
 
 import functools
 

@@ -1,6 +1,7 @@
-"""Losses that only compare items of one user leave one vector of the items free (Theorem 10).
+"""A ranking loss does not change if one vector is added to all items (Theorem 10).
 
-The tests implement the losses and the steps of gradient descent in plain NumPy.
+A ranking loss only compares the scores that one user gives to different items. The tests implement
+the losses and the steps of gradient descent in plain NumPy.
 """
 
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ def model(seed=0):
 
 
 def bpr(S, chosen):
-    """The BPR loss (Rendle et al. 2009), with every other item as a negative."""
+    """The BPR loss (Rendle et al. 2009), with all other items as negatives."""
     differences = S[np.arange(len(S)), chosen][:, None] - S
     return -log_expit(differences).sum()
 
@@ -63,7 +64,7 @@ def in_batch_softmax_of_both_directions(S, chosen):
 
 
 def logistic(S, chosen):
-    """The loss of word2vec with negative sampling, with every other item as a negative."""
+    """The loss of word2vec with negative sampling; the negatives are all other items."""
     signs = np.full(S.shape, -1.0)
     signs[np.arange(len(S)), chosen] = 1
     return -log_expit(signs * S).sum()
@@ -111,8 +112,8 @@ def test_both_directions_ignore_it_if_it_gives_all_users_one_score():
 
 def test_theorem_10_models_with_equal_differences_differ_by_one_affine_map():
     P, Q, _ = model()
-    # The singular value decomposition of the differences between scores gives another model, whose
-    # scores have the same differences.
+    # Construct a second model in which the scores of any two items differ by the same amount as in
+    # the first model. Its factors come from a singular value decomposition of these differences.
     scores = P @ Q.T
     shifted = scores + np.random.default_rng(1).normal(size=(N_USERS, 1)) - scores[:, [4]]
     U, s, Vt = np.linalg.svd(shifted - shifted.mean(axis=1, keepdims=True))
@@ -131,9 +132,9 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     for loss in COMPARISONS:
         moved = loss((P + a) @ Q.T + (b - Q @ a), chosen)
         assert moved == pytest.approx(loss(P @ Q.T + b, chosen), rel=1e-12)
-    # Another model is made whose scores have the same differences between items. The columns of its
-    # user matrix are random combinations of K + 1 vectors. Together with the vector of ones, these
-    # columns span the same space as the differences.
+    # Construct a second model in which the scores of any two items differ by the same amount as in
+    # the first model. The columns of its user matrix are random combinations of K + 1 vectors.
+    # Together with the vector of ones, these columns span the same space as the differences.
     rng = np.random.default_rng(11)
     differences = P @ (Q - Q.mean(axis=0)).T + (b - b.mean())
     columns = np.linalg.svd(differences)[0][:, : K + 1]
@@ -200,7 +201,7 @@ def test_theorem_10_a_bias_per_user_frees_the_vector_for_every_loss(loss):
         users, items = each.scoring_embeddings()
         losses.append(loss(users @ items.T, chosen))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
-    # Without biases, the same vector changes the loss.
+    # Without biases, the loss changes if c is added to all items.
     assert abs(loss(P @ (Q + c).T, chosen) / loss(P @ Q.T, chosen) - 1) > 0.01
     rows = [fastcos.query_metric(each.users).transform(each.items) for each in factors]
     assert abs(cosines(rows[0]) - cosines(rows[1])).max() > 0.1
@@ -247,14 +248,15 @@ def test_centred_query_metric_ignores_affine_maps_and_the_plain_one_does_not():
     assert abs(given[0] - given[1]).max() > 0.1
     assert abs(plain[0] - plain[1]).max() > 0.1
     np.testing.assert_allclose(*centred, atol=1e-9)
-    # Subtract the mean score of each user from the scores of this user. `expected` then contains
-    # the correlation, over all users, of the scores of every two items.
+    # Subtract the mean score of each user from the scores of this user. For every two items,
+    # `expected` then contains the correlation of their scores over all users.
     scores = P @ Q.T
     expected = np.corrcoef((scores - scores.mean(axis=1, keepdims=True)).T)
     expected = np.sort(expected[~np.eye(N_ITEMS, dtype=bool)].reshape(N_ITEMS, -1))
     np.testing.assert_allclose(centred[0], np.sort(expected), atol=1e-9)
-    # The distance of two items is the standard deviation, over all users, of the difference of
-    # their scores. A standard deviation does not change if a mean is subtracted.
+    # For each user, take the difference between the scores of two items. The distance between the
+    # two items is the standard deviation of these differences. A standard deviation does not change
+    # if a mean is subtracted.
     deviations = (scores[:, :, None] - scores[:, None, :]).std(axis=0)
     for X in rows:
         distances = np.linalg.norm(X[:, None] - X[None], axis=2)

@@ -32,8 +32,8 @@ LEADERBOARD = comparison.Leaderboard(
 )  # fmt: skip
 
 
-# If the audit ran while this module is imported, every worker of pytest would wait until the
-# kernels of the audit are compiled.
+# The audit must not run when this module is imported. Otherwise, every worker of pytest would wait
+# until the kernels of the audit are compiled.
 @functools.cache
 def audited():
     return fastcos.audit(ROWS, k=2)

@@ -1,4 +1,4 @@
-"""Rows at the limits of float64 are searched exactly, and rounding errors keep their bounds."""
+"""Rows at the limits of float64 are searched exactly, and rounding errors stay within bounds."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Every entry point accepts every type and container of rows, or refuses it and names a remedy."""
+"""Every entry point reads rows of any type and in any container, or an error names a remedy."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ class ArrowArray:
 
 
 class Tensor:
-    """A tensor of another library that offers only DLPack."""
+    """A tensor of another library; the tensor offers only DLPack."""
 
     def __init__(self, values):
         self._values = values
@@ -218,7 +218,7 @@ def documents():
 
 
 def cells(table):
-    """Yield the cells of a table whose library is installed."""
+    """Yield the cells of a table, except those that need a library that is not installed."""
     for name, value in table.items():
         make, *rule = value if isinstance(value, tuple) else (value,)
         try:

@@ -1,4 +1,4 @@
-"""Theorem 9 and Lemma C: to which scale of the dimensions training leads, and how fast.
+"""Theorem 9 and Lemma C predict the scale of the dimensions after training, and the time.
 
 The reference results are computed by loops in dense float64 NumPy. Only the last section tests
 fastcos itself.
@@ -51,7 +51,7 @@ SLOPES = {
 
 
 def row_decays(name, batch, generator):
-    """Return the decay of every user and item: none, one number per side, random, or by rows."""
+    """Return the decays of the users and of the items; the decays are equal or vary by row."""
     n, p = batch.shape
     if name == "of observed rows":
         return 0.3 * batch.any(axis=1), 0.1 * batch.any(axis=0)
@@ -65,7 +65,10 @@ def row_decays(name, batch, generator):
 @pytest.mark.parametrize("share", [1.0, 0.3, 0.0])
 @pytest.mark.parametrize("loss", SLOPES)
 def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, decay):
-    """The error is at most 1e-10 of the Gram matrices, even for large steps or one-pair batches."""
+    """The equation of Theorem 9a holds up to 1e-10, relative to the norms of the Gram matrices.
+
+    The steps are large, and a batch may consist of only one pair.
+    """
     rng = np.random.default_rng(0)
     n, p, k, step = 30, 20, 4, 0.05
     P, Q, X = rng.normal(size=(n, k)), rng.normal(size=(p, k)), rng.normal(size=(n, p))
@@ -110,7 +113,7 @@ def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
 
 
 def test_two_noise_matrices_balance_at_one_metric_only():
-    """All positive definite roots M of M A M = B that a general solver finds are equal."""
+    """Every positive definite solution M of M A M = B that a general solver finds is the same."""
     rng = np.random.default_rng(2)
     for _ in range(5):
         A, B = random_spd(rng, 3), random_spd(rng, 3)
@@ -136,7 +139,7 @@ def test_two_noise_matrices_balance_at_one_metric_only():
 
 
 def test_a_root_that_is_not_positive_definite_is_another():
-    """Without this premise, the equation has more solutions, by other signs of the inner root."""
+    """If M need not be positive definite, M A M = B has other solutions, with different signs."""
     A, B = np.diag([1.0, 2.0]), np.diag([4.0, 3.0])
     mean = np.diag(np.sqrt(np.diag(B) / np.diag(A)))
     other = mean * [1, -1]
@@ -198,7 +201,10 @@ def two_noise_levels():
 @pytest.mark.slow
 @pytest.mark.parametrize(("decay", "least"), [(0.0, 1.4), (0.01, 1.15)])
 def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay, least):
-    """Two starts lead to one D. It is not the balanced one, even with decay on both sides."""
+    """From two different starts, SGD ends at the D that Theorem 9 predicts.
+
+    This D is not the balanced form, even if both users and items have weight decay.
+    """
     X, users, items = two_noise_levels
     step, ends = 0.04, []
     for D in (np.array([2.0, 0.5]), np.array([0.5, 2.0])):
@@ -250,7 +256,7 @@ def test_forgetting_takes_the_predicted_epochs():
 
 
 def relaxed(P, Q, X):
-    """Follow the gradient flow of half of the squared error of all pairs until it stops."""
+    """Minimise half of the squared error of all pairs by gradient flow; return the last factors."""
     split = P.size
 
     def flow(_, flat):
@@ -268,9 +274,11 @@ def relaxed(P, Q, X):
     [(0, 0.1), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 0.3), (2, 0.5)))],
 )
 def test_steps_of_an_epoch_move_the_scale_nearly_without_turning(seed, size):
-    """The steps of an epoch, each from the fitted factors and back, change G almost symmetrically.
+    """The symmetric part of the change of G in an epoch is that of Theorem 9c, up to 5 %.
 
-    The test takes each step with both signs, which cancels the first-order terms.
+    Theorem 9c assumes that the change of G is symmetric. Each step of the test starts from the
+    fitted factors, and gradient flow then restores the fitted predictions. The test takes each step
+    with both signs, which cancels the first-order terms.
     """
     rng = np.random.default_rng(seed)
     n, p, step = 6, 5, 1e-3
@@ -353,7 +361,11 @@ def test_als_with_decay_on_both_balances_only_in_the_limit():
 
 
 def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
-    """In the basis of the items' directions, T becomes T + λT⁻ᵀ, so it ends orthonormal."""
+    """A sweep changes the items Q = VT to V(T + λT⁻ᵀ), so their columns become orthonormal.
+
+    They become orthonormal only up to one common factor. V contains the right singular vectors of
+    the data.
+    """
     rng = np.random.default_rng(8)
     U, V = (np.linalg.qr(rng.normal(size=(n, 3)))[0] for n in (25, 15))
     X = U * [9.0, 4.0, 2.0] @ V.T
@@ -380,12 +392,12 @@ def test_als_with_decay_on_users_ends_orthonormal_for_data_of_full_rank():
         conditions.append(np.linalg.cond(Q))
     excess = np.array(conditions) - 1
     assert excess[2] < 0.03
-    # The excess falls in inverse proportion to the number of sweeps.
+    # The amount by which the condition exceeds 1 is inversely proportional to the number of sweeps.
     np.testing.assert_allclose(excess * [1, 2, 3], excess[0], rtol=0.05)
 
 
 def test_gradient_descent_with_decay_on_users_goes_to_the_balanced_form_instead():
-    """This loss has no minimum. The b⁴ of a dimension of norm b grows by 4λσ² per unit of time."""
+    """This loss has no minimum. For a dimension of norm b, b⁴ grows by 4λσ² per unit of time."""
     rng = np.random.default_rng(8)
     U, V = (np.linalg.qr(rng.normal(size=(n, 3)))[0] for n in (25, 15))
     singular, decay, step = np.array([9.0, 4.0, 2.0]), 0.05, 5e-3
@@ -405,7 +417,7 @@ def test_gradient_descent_with_decay_on_users_goes_to_the_balanced_form_instead(
 
 
 def gradient_of_eq1(X, A, B, strength):
-    """Return the gradient of half of ‖X - XAB'‖² + λ‖AB'‖² with respect to AB'."""
+    """Return the gradient of ½(‖X - XAB'‖² + λ‖AB'‖²) with respect to AB'."""
     W = A @ B.T
     return X.T @ (X @ W - X) + strength * W
 
@@ -436,9 +448,10 @@ def test_eq1_by_full_batches_from_a_small_start_is_d_equal_to_one():
 
 @pytest.mark.slow
 def test_eq1_by_sgd_over_users_rests_where_its_noise_balances():
-    """From two starts, SGD rests where the sums of both squared gradients are equal, not at D = I.
+    """From both starts, SGD comes to rest where the squared gradients of A and B have equal sums.
 
-    The gradient of one user with respect to AB' is xr' + λ/n AB', with r = BA'x - x.
+    At this point, D is not I. The gradient of one user with respect to AB' is xr' + λ/n AB', with
+    r = BA'x - x.
     """
     rng = np.random.default_rng(10)
     n, p, k, strength = 300, 12, 2, 600.0
@@ -469,7 +482,7 @@ def test_eq1_by_sgd_over_users_rests_where_its_noise_balances():
 
 
 def condition_ratio(one, other):
-    """Return the root of the ratio of the extreme relative eigenvalues."""
+    """Return √(λ_max / λ_min), where λ are the eigenvalues of one matrix relative to the other."""
     ratios = scipy.linalg.eigh(one, other, eigvals_only=True)
     return np.sqrt(ratios[-1] / ratios[0])
 
@@ -530,7 +543,11 @@ def test_dense_slopes_are_observations_of_all_pairs(sparse_model):
 
 
 def test_epochs_to_forget_follow_the_flow_of_the_metric(sparse_model):
-    """Compare with the flow of the full factors along the maps that preserve their product."""
+    """In epochs_to_forget epochs, a numerical flow reduces the distance to rest to 1/e.
+
+    The flow changes the factors to QG and PG⁻ᵀ, whose product stays the same. The distance is the
+    logarithm of the condition of the map from the current factors to those at rest.
+    """
     P, Q, slopes = sparse_model
     step = 0.01
     noise = gradient_noise(Q, P, slopes, step=step, weight_decay=0.02)
@@ -540,8 +557,8 @@ def test_epochs_to_forget_follow_the_flow_of_the_metric(sparse_model):
         items, users = Q @ G, P @ np.linalg.inv(G).T
         excess = (items.T * noise.item_weights) @ items - (users.T * noise.user_weights) @ users
         total = items.T @ items + users.T @ users
-        # This solves SC + CS = -step excess as a linear system in the entries of S, where C is
-        # `total`.
+        # S is the solution of SC + CS = -step * excess, where C is `total`. This equation is a
+        # linear system in the entries of S.
         eye = np.eye(3)
         S = np.linalg.solve(np.kron(eye, total) + np.kron(total, eye), -step * excess.ravel())
         return (G @ S.reshape(3, 3)).ravel()
@@ -567,7 +584,7 @@ def test_at_rest_the_slowest_direction_counts(sparse_model):
     weighted = (Q.T * noise.item_weights) @ Q + (P.T * noise.user_weights) @ P
     values = scipy.linalg.eigh(weighted, Q.T @ Q + P.T @ P, eigvals_only=True)
     assert epochs == pytest.approx(1 / (step * values[0]), rel=1e-3)
-    # From other starts nearby, the time is at most 1.1 times as long.
+    # From starts that are close to rest, forgetting takes at most 1.1 times as many epochs.
     for seed in range(5):
         near = np.eye(3) + 0.05 * np.random.default_rng(seed).normal(size=(3, 3))
         moved = gradient_noise(Q @ near, P @ np.linalg.inv(near).T, slopes, step=step)
