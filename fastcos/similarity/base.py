@@ -82,7 +82,8 @@ class UpperBounded(Measure, Protocol):
     A search selects candidates by the raw scores of encoded rows, and ``rescore`` ranks the
     candidates by their exact scores (filter and refine). The search for a query ends when
     ``upper_bound`` shows that no remaining item can score higher than the k-th best item found so
-    far. The search converts the scores that ``rescore`` returns by ``to_score``.
+    far. The search passes the scores from ``rescore`` to ``to_score``, which converts them to the
+    scores in the result.
     """
 
     def precompute(self, B: Rows) -> Any:
@@ -102,9 +103,9 @@ class UpperBounded(Measure, Protocol):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return upper bounds (n,) on the scores of items with raw scores of at most ``raw`` (n,).
 
-        Query i is row i of Q (n, d). No item whose raw score with query i is at most ``raw[i]`` has
-        a score above entry i of the result. For each query, a higher raw score must not give a
-        smaller bound.
+        Query i is row i of Q (n, d). If the raw score of an item with query i is at most
+        ``raw[i]``, the score of this item is at most entry i of the result. For each query, a
+        higher raw score must not give a smaller bound.
         """
 
 
@@ -155,8 +156,8 @@ def warn_of_slow_changes(measure: Any) -> None:
     """Warn if a measure from outside of fastcos lacks the capability ``append``.
 
     The warning is issued once per class. A class lacks the capability ``append`` if it overrides
-    one of the methods in ``_FOR_APPEND``, even if the override only writes to a log, because
-    fastcos cannot know what an override does.
+    one of the methods in ``_FOR_APPEND``. fastcos cannot know what an override does, so this is
+    true even of an override that only writes to a log.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"

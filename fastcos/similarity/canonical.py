@@ -160,7 +160,7 @@ def query_metric(
     sample: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> QueryMetric:
-    """Return an inner product for items, which is computed from users or from queries.
+    """Return an inner product that compares items, computed from the users or from queries.
 
     After ``transform``, the cosine of two items is the correlation of their predicted scores over
     all users. If ``centered`` is False, the cosine after ``transform`` is the cosine of the

@@ -26,9 +26,9 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # certified share at a condition number c is the share of neighbours that are certified to survive
 # all rescalings whose condition number is at most c. At a condition number of 1.2, the certified
 # share distinguishes well between the nine embeddings in docs/howto/audit.md: it ranges from 4 %
-# for isotropic noise to 76 % for a model of Eq. 2 of the paper. At no other condition number do the
-# nine shares differ more. At a condition number of 2, only one of these nine embeddings has a
-# certified share above 20 %.
+# for isotropic noise to 76 % for a model of Eq. 2 of the paper. The nine shares differ more at this
+# condition number than at any other. At a condition number of 2, only one of these nine embeddings
+# has a certified share above 20 %.
 CONDITION = 1.2
 # The largest condition number that is accepted. The weights of the dimensions in a cosine can be as
 # large as the square of the condition number. For weights above 1e30, float64 sums would not be
@@ -146,8 +146,8 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 
     A cosine can come arbitrarily close to an end of the range, but need not reach it.
 
-    Source: the lower end is the constant in the inequality of Cassels (also of Pólya and Szegő, and
-    of Greub and Rheinboldt 1959).
+    Source: the lower end is the constant in an inequality that is named after Cassels, after Pólya
+    and Szegő, and after Greub and Rheinboldt (1959).
 
     Parameters
     ----------

@@ -8,7 +8,8 @@ changes of P'P - Q'Q and the effects of the weight decay add up over many steps.
 move, the predictions PQ' stay the same. The factors come to rest when the changes from the users
 and the changes from the items cancel out. Two d x d matrices determine the factors to which
 training converges: the weighted Gram matrix of the users, and the weighted Gram matrix of the
-items. The number of epochs until convergence also depends on the Gram matrices without weights.
+items. The number of epochs until convergence also depends on the unweighted Gram matrices of the
+users and of the items.
 """
 
 from typing import Any, NamedTuple
@@ -40,8 +41,8 @@ class GradientNoise(NamedTuple):
         squared slopes of its observations) + 2 * decay * (number of its observations). The weight
         of a user is computed by the same formula from the observations of the user. Let P'P - Q'Q
         be the Gram matrix of the users minus the Gram matrix of the items. In one epoch, every item
-        with the row x and the weight w adds ``step*w*xx'`` to P'P - Q'Q, and every user with the
-        row x and the weight w subtracts ``step*w*xx'`` from P'P - Q'Q.
+        adds the matrix ``step*w*xx'`` to P'P - Q'Q, where x is the row of the item and w is its
+        weight. Every user subtracts such a matrix, with the row and the weight of the user.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. Training converges to ``items @ balancing_map``, up
         to a rotation. A rotation changes no cosine.
@@ -49,10 +50,11 @@ class GradientNoise(NamedTuple):
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
         Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
-        If the factors have already converged, small rescalings of the factors fade at different
-        rates; ``epochs_to_forget`` is then the number of epochs in which the slowest of them falls
-        to 1/e of its size. If the factors have not converged, and need more than 100 times as many
-        epochs as converged factors would need, the value is infinity.
+        If the factors have already converged, training undoes a small rescaling of the factors; how
+        fast depends on the rescaling. ``epochs_to_forget`` is then the number of epochs in which
+        even the slowest rescaling falls to 1/e of its initial size. If the factors have not
+        converged, and need more than 100 times as many epochs as converged factors would need, the
+        value is infinity.
     """
 
     item_weights: Floats
@@ -122,23 +124,23 @@ def gradient_noise(
     ValueError
         Shapes do not match, an array contains NaN or infinity, or ``step`` or ``weight_decay`` is
         out of range. ValueError is also raised if the d columns of the items or of the users are
-        linearly dependent. Without weight decay, ValueError is also raised if so many slopes are 0
-        that some dimension has no gradient noise.
+        linearly dependent. If there is no weight decay, every dimension must have gradient noise;
+        ValueError is also raised if too many slopes are 0 for this.
 
     Notes
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
     epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
     rescaling of the factors fades exponentially. Let M be the sum of the weighted Gram matrices of
-    users and items, and N the sum of their Gram matrices without weights. The rate at which the
-    rescaling fades per epoch, divided by the step, lies between the smallest and the largest
-    generalised eigenvalue of (M, N) (Theorem 9c).
+    users and items, and N the sum of their unweighted Gram matrices. If the rescaling fades at the
+    rate r per epoch, then r / step lies between the smallest and the largest generalised eigenvalue
+    of (M, N) (Theorem 9c).
 
     In the 36 training runs of ``examples/scale_of_dimensions.py``, the measured number of epochs
     differed from the predicted number by at most a factor of 1.4. After four times the predicted
     number of epochs, the condition number of the balancing map was at most 1.07 in all runs. The
-    function assumes that the predictions of the model no longer change. If the decay is as strong
-    as the curvature of the loss, a rescaling fades more slowly than predicted.
+    function assumes that the predictions of the model no longer change. If the weight decay is as
+    strong as the curvature of the loss, training undoes a rescaling more slowly than predicted.
 
     Examples
     --------

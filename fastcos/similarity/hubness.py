@@ -64,7 +64,7 @@ class _Local(BaseMeasure):
     """Base class of measures that use a statistic of the K nearest neighbours of every row.
 
     The neighbours of an item are rows of ``other`` or, if ``other`` is None, other items. The
-    neighbours of a query are items. If the query is itself an item and there is no ``other``, the
+    neighbours of a query are items. If ``other`` is None and the query is one of the items, the
     query is not its own neighbour.
     """
 
@@ -127,12 +127,12 @@ class _Local(BaseMeasure):
 class CSLS(_Local):
     """2 cosine - r(x) - r(y), where r is the mean cosine of a row with its K nearest rows.
 
-    The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
-    words of two languages, r(y) is the mean of the cosines of an item y with the K nearest queries.
-    To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the
-    mean of the cosines of y with the K nearest of the remaining items, so the result for a query
-    does not depend on the other queries of a call. Pitfall: a search makes two passes over all
-    pairs of rows, or three for queries that are not items. Source: Conneau et al. arXiv:1710.04087.
+    The measure lowers the scores of hubs. Conneau et al. compare the words of two languages. Their
+    r(y) is the mean of the cosines of an item y with the K nearest queries. To compute r as Conneau
+    et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the mean of the cosines of y
+    with the K nearest of the remaining items. The result for a query then does not depend on the
+    other queries of a call. Pitfall: a search makes two passes over all pairs of rows, or three
+    passes if the queries are not items. Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------
@@ -168,10 +168,10 @@ class LocalScaling(_Local):
     s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y is the same
     distance for y.
 
-    If a row has K duplicates, the distance to its K-th nearest neighbour is 0. This distance is
-    replaced by the smallest positive s among the items, or by 1 if no item has a positive s.
-    Pitfall: a search makes two passes over all pairs of rows, or three for queries that are not
-    items. Source: Zelnik-Manor and Perona, NIPS 2004.
+    If a row has K duplicates, the distance to its K-th nearest neighbour is 0. The measure then
+    uses the smallest positive s of all items as s of this row. If no item has a positive s, the
+    measure uses s = 1. Pitfall: a search makes two passes over all pairs of rows, or three passes
+    if the queries are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
 
     Parameters
     ----------
@@ -214,8 +214,8 @@ class LocalScaling(_Local):
 class DisSimLocal(_Local):
     """-(|x - y|² - |x - c_x|² - |y - c_y|²), where c is the centroid of a row's K nearest rows.
 
-    Pitfall: a search makes two passes over all pairs of rows, or three for queries that are not
-    items. If the rows lie far from 0, the same vector is subtracted from all rows, which makes
+    Pitfall: a search makes two passes over all pairs of rows, or three passes if the queries are
+    not items. If the rows lie far from 0, the same vector is subtracted from all rows, which makes
     rounding errors smaller. Source: Hara et al., AAAI 2016.
 
     Parameters

@@ -461,7 +461,7 @@ class LearnedDiagonal(Mapped):
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Return the negative correlation of weighted cosines with centred targets, and the gradient.
+    """Return minus the correlation of weighted cosines and centred targets, and its gradient.
 
     ``logs`` (d,) contains the logarithms of the weights. If x and y are the rows of pair i, row i
     of ``xy`` (m, d) is x * y, row i of ``xx`` is x * x, and row i of ``yy`` is y * y.

@@ -31,19 +31,21 @@ _MIN_DEVIATION = 1e-12
 _ANGLE_SLACK = 1e-3
 # In Recos, the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
-# If the cosine of a sorted row and the axis is smaller than this value, Recos replaces the cosine
-# by this value. As a result, no factor 1 / cosine exceeds 10.
+# Recos divides by the cosine between a sorted row and the axis. If this cosine is below
+# _MIN_WEIGHT, Recos divides by _MIN_WEIGHT instead. As a result, no factor 1 / cosine exceeds 10.
 _MIN_WEIGHT = 0.1
-# Recos computes its axis from the sorted rows of this number of items.
+# Recos sorts the entries of a sample of at most this number of items, and computes its axis from
+# the sorted rows.
 _AXIS_SAMPLE = 4096
-# For each item, MutualProximity standardises a cosine by the mean and the standard deviation of the
-# item's cosines. For each cosine of this grid, the largest standardised value of all items is
-# stored. The standardised value of one item is an increasing linear function of the cosine, so the
-# largest value of all items is a convex function of the cosine. Linear interpolation between two
-# grid points therefore gives an upper bound.
+# To standardise a cosine for an item, MutualProximity subtracts the mean of the item's cosines, and
+# divides the difference by their standard deviation. For each cosine of this grid, it stores the
+# largest of the standardised values for all items. For each item, the standardised value is an
+# increasing linear function of the cosine. The largest of these values is therefore a convex
+# function of the cosine, and linear interpolation between two grid points gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
 # This number is the weight w of the encoded norm in NormAngleDistance. The docstring of the class
-# describes a curve. For w = 2/π and s = 2, the sum t = g / λ + θ is π at both ends of this curve.
+# describes one curve for each distance s. With w = 2/π, the sum t = g / λ + θ has the same value at
+# both ends of the curve for s = 2; this value is π.
 _NORM_SHARE = 2 / np.pi
 # The relative rounding error of a squared distance in NormAngleDistance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
@@ -74,11 +76,11 @@ class Recos(BaseMeasure):
     ascend if x·y is at least 0, and descend otherwise. The value is 1 if x·y > 0 and the same
     permutation sorts the entries of x and of y. The magnitude of the value is never below the
     magnitude of the cosine. If the denominator is 0, the value is 0. Let x↑ be the row x with
-    sorted entries, and let the axis a be the mean direction of the sorted items. A search selects
-    candidates by the candidate score x·y / ((x↑·a) (y↑·a)). The largest angle between the axis and
-    a sorted item limits how much the value of the measure differs from the candidate score.
-    Pitfalls: the value depends on the basis, and a search computes many exact scores per query.
-    Source: Ai arXiv:2602.05266.
+    sorted entries. Let the axis a be the mean direction of the items after the entries of each item
+    have been sorted. A search selects candidates by the candidate score x·y / ((x↑·a) (y↑·a)). The
+    larger the largest angle between the axis and a sorted item is, the more the value of the
+    measure may differ from the candidate score. Pitfalls: the value depends on the basis, and a
+    search computes many exact scores per query. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -100,7 +102,7 @@ class Recos(BaseMeasure):
         return float(np.arccos(np.clip(smallest, -1, 1))) + _ANGLE_SLACK
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return unit rows, each divided by the cosine between its sorted entries and the axis.
+        """Return unit rows, divided by the cosines between the sorted rows and the axis.
 
         The inner products of the encoded rows select the candidates.
         """
@@ -124,11 +126,11 @@ class Recos(BaseMeasure):
         )
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the largest score that the raw score and the angles to the axis allow.
+        """Return the largest possible score, given the raw score and the angles to the axis.
 
-        The angle between the sorted query and the axis, and the angle between the sorted item and
-        the axis, imply a lower bound on the cosine of the two sorted rows. For a positive raw
-        score, the score is largest if the cosine of the two sorted rows is smallest.
+        The sorted query and the sorted item each have an angle to the axis. These two angles imply
+        a lower bound on the cosine of the two sorted rows. For a positive raw score, the score is
+        largest if the cosine of the two sorted rows is smallest.
         """
         ordered = sorted_rows(scaled_up_rows(Q))
         weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)
@@ -153,7 +155,7 @@ class Recos(BaseMeasure):
 
 @register
 class MutualProximity(BaseMeasure):
-    """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d) for the cosine distance d = 1 - cosine of x and y.
+    """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d), where d is the cosine distance 1 - cos(x, y).
 
     The numbers μ and s of a row are the mean and the standard deviation of its distances to all
     other items; they are computed from d x d sums. Pairs are ranked by the logarithm of the
@@ -167,7 +169,7 @@ class MutualProximity(BaseMeasure):
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Compute the moments of the items' cosines, and the largest item value at each grid point.
 
-        At a grid point, the value of an item is the grid point, standardised by the mean and the
+        At a grid point g, the value of an item is (g - mean) / deviation, with the mean and the
         deviation of the item's cosines.
         """
         units = unit_rows(items)
@@ -195,7 +197,7 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return an upper bound on the logarithm of the product for cosines of at most ``raw``."""
+        """Return upper bounds (n,) on the logarithm of the product, for cosines up to ``raw``."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
@@ -243,13 +245,12 @@ class NormAngleDistance(BaseMeasure):
     This measure is not Word Rotator's Distance, although some slides call it "WRD" (and omit the
     absolute value around the difference of the norms). Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
-    differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ², and the measure is
-    -λ t with t = g / λ + θ. For every s of at most 2, the pairs (g, θ) that lead to this distance s
-    form a curve. On this curve, t is smallest at one of the two ends. At one end, t is 2
-    arcsin(s/2). At the other end, t is s / w, which is at least 2 arcsin(s/2). If s exceeds 2, t is
-    at least π. In this case, t is also at least sqrt(s² - 4) / w, which is the value of g / λ at
-    θ = π. Pitfall: a suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318),
-    corrected.
+    differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ², and the measure is -λ t
+    with t = g / λ + θ. For every s of at most 2, all pairs (g, θ) with this distance form a curve.
+    On this curve, t is smallest at one of the two ends. At one end, t is 2 arcsin(s/2). At the
+    other end, t is s / w, which is at least 2 arcsin(s/2). If s exceeds 2, t is at least π. In this
+    case, t is also at least sqrt(s² - 4) / w, which is the value of g / λ at θ = π. Pitfall: a
+    suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318), corrected.
 
     Parameters
     ----------
@@ -292,13 +293,13 @@ class NormAngleDistance(BaseMeasure):
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the largest possible score of pairs of rows, given their raw scores.
+        """Return the largest score that a pair of rows with this raw score can have.
 
         A raw score is minus the squared distance of the encoded rows of a pair.
         """
-        # The squared distance is computed as a difference of terms. Its rounding error, and the
-        # rounding errors of the encoded rows, are proportional to the magnitude of these terms,
-        # which is `size`.
+        # The squared distance is computed as a difference of terms, and `size` is the magnitude of
+        # these terms. The rounding errors of the squared distance and of the encoded rows are
+        # proportional to `size`.
         norms = np.hypot(norms_of(Q), self._median_norm)
         size = 1 + np.square(_NORM_SHARE / self.weight * norms) - raw
         squares = np.maximum(0, -raw - _ROUNDING * (Q.shape[1] + 16) * size)

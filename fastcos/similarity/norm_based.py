@@ -94,7 +94,7 @@ class FeatureAugmented(_MeanNorm):
 
     Pitfall: two rows count as similar if both have large norms. The value is the sum of the cosine
     and of β² |x| |y| / m². If ``normalized`` is true, this sum is divided by the norms of both
-    augmented rows. Source: the idea of appending the norm to a row is from You (arXiv:2504.16318).
+    augmented rows. Source: You (arXiv:2504.16318) had the idea of appending the norm to a row.
 
     Parameters
     ----------

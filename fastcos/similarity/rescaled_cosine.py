@@ -48,8 +48,8 @@ class RescaledCosine(Mapped):
     rescaling : str, Rescaling or array_like (d,), default "identity"
         D, in any form that a ``rescaling=`` argument accepts.
     model : LinearMF, optional
-        A fitted model with the objective "dropout", whose ``item_embeddings()`` you pass as the
-        rows. A model is required unless ``rescaling`` is "identity" or an array.
+        The fitted model whose ``item_embeddings()`` are the rows; its objective must be "dropout".
+        A model is required unless ``rescaling`` is "identity" or an array.
     """
 
     name = "rescaled_cosine"
@@ -93,10 +93,9 @@ class Eq2Cosine(Mapped):
     Parameters
     ----------
     model : LinearMF, optional
-        A fitted model with the objective "dropout", whose ``item_embeddings()`` (V_k S^½) you pass
-        as the rows. If no model is passed, the rows must already be the items of Eq. 6. For
-        example, a model with the objective "weight_decay" returns these items from
-        ``item_embeddings()``.
+        The fitted model whose ``item_embeddings()`` (V_k S^½) are the rows; its objective must be
+        "dropout". If no model is passed, the rows must already be the items of Eq. 6. For example,
+        a model with the objective "weight_decay" returns these items from ``item_embeddings()``.
     regularization : float, default 100
         The regularisation λ of objective (2) of the paper; it is used only with a model.
     """

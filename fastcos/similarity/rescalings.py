@@ -77,7 +77,7 @@ class Rescaling:
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling, the name by which ``rescaling=`` finds it, and the meaning of the cosines.
+    """A rescaling, its name in ``rescaling=`` arguments, and the meaning of the cosines.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ def rescaling_grid(
 
 
 def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:
-    """Return the diagonal of D (k,), float64 and positive, for any ``rescaling=`` argument.
+    """Convert any ``rescaling=`` argument to the diagonal (k,) of D, which is positive float64.
 
     ``rescaling`` is None (D = I), a name, a Rescaling, or the diagonal itself. If the shrinkage of
     a dimension is 0, the entry of D for this dimension is 1, because the column of the solution is

@@ -19,7 +19,8 @@ from fastcos.validation import Floats, Integers, Rows
 # Number of multiplications in one task of a thread. Starting a task takes much less time than this
 # number of multiplications.
 _WORK_PER_BLOCK = 1_000_000
-# Largest number of rows in a task, so small that the copies of the rows stay in the cache.
+# Largest number of rows in a task. The number is small, so that the copies of the rows stay in the
+# cache.
 _MAX_ROWS = 2048
 
 

@@ -16,7 +16,7 @@ def find_small(norms: Floats) -> npt.NDArray[np.intp]:
 
 
 def exponents_for(largest: Floats) -> npt.NDArray[np.intc]:
-    """Return, for each row, the exponent e for which 2^e times ``largest`` is from ½ to 1.
+    """Return, for each row, the exponent e for which ½ <= 2^e * ``largest`` < 1.
 
     ``largest`` (n,) contains the largest magnitude of each row. The exponent is 0 for a magnitude
     of 0.

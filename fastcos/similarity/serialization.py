@@ -1,4 +1,4 @@
-"""Conversion of measures to and from names, numbers and arrays, for files and tables."""
+"""Convert measures to names, numbers and arrays (for files and tables), and back to measures."""
 
 import inspect
 from collections.abc import Mapping

@@ -92,7 +92,7 @@ def centred_ranks(rows: Rows) -> Rows:
 
 
 def mean_and_one(items: Rows) -> tuple[Floats, Floats]:
-    """Return the mean row, and a scale of 1 for each column."""
+    """Return the mean row as the centre, and 1 as the scale of each column."""
     return mean_of(items), np.ones(items.shape[1])
 
 

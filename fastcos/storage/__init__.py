@@ -9,8 +9,8 @@
 
 `save_arrays` writes a new directory under a temporary name and then renames it, so a reader never
 sees an incomplete directory, even if the writer is killed. A checkpoint marks each block of rows as
-done once the block has reached the disk. If the run crashes, the same call resumes it with the
-blocks that are not marked. No file contains pickled objects.
+done once the block has reached the disk. If the run crashes, repeat the same call: it computes only
+the blocks that are not marked. No file contains pickled objects.
 """
 
 from fastcos.storage.directory import (

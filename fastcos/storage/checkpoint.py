@@ -138,8 +138,8 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Another writer has completed the run. If that happened before this process called
-            # mkdir, then mkdir created an empty directory. The empty directory is removed here.
+            # Another writer has completed the run. If this process called mkdir only after that, it
+            # created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()

@@ -110,9 +110,10 @@ def save_arrays(
     names of arrays that are already in the directory and are not written again. `expected` is the
     checksum of the content that the caller has read. If the content has changed since the caller
     read it, OccupiedError is raised, so that no caller overwrites changes that it has not seen.
-    While this writer holds the lock, it passes the fields in the directory to `check_replaced`,
-    which raises an error if the fields must not be replaced. If `check_replaced` is passed, an
-    object that is already in the directory must have the type `kind`.
+    While this writer holds the lock, it calls `check_replaced` with the fields that are now in the
+    directory. `check_replaced` raises an error if these fields must not be replaced. If
+    `check_replaced` is passed, an object that is already in the directory must have the type
+    `kind`.
     """
     target = validation.as_path("path", path)
     while True:
@@ -212,9 +213,9 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             files = {name: directory / entry["file"] for name, entry in entries}
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
-            # After this call had read the header, a writer may have replaced the header, and may
-            # have removed the files that the old header named. If there is a new header, the files
-            # that the new header names are read.
+            # Since this call read the header, a writer may have replaced the header, and may have
+            # removed the files that the old header names. If there is a new header, the files that
+            # the new header names are read.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
@@ -291,8 +292,8 @@ def _write(
     `kept_entries` contains the header entries of arrays that are already in the directory and are
     not written again. `expected` is the checksum that the directory must still have when its header
     is replaced. `is_locked` says whether this writer holds the directory's lock. A writer that does
-    not hold the lock removes no file, because another writer may be about to name the file in a new
-    header.
+    not hold the lock removes no file: another writer may be writing a new header that needs this
+    file.
     """
     # If importlib.metadata were imported at the top of the file, importing fastcos.search would
     # take 20 ms longer.

@@ -52,7 +52,7 @@ class _ThreadLock:
 
 
 class _State:
-    """A lock for every directory that a thread of this process locks, by resolved path."""
+    """The locks of the directories that threads of this process lock; keys are resolved paths."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
@@ -130,8 +130,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
 
     The lock is a file that this function creates and removes. A process that is killed within the
     ``with`` block leaves the file behind, so other processes ignore and remove a file that is older
-    than 30 s. If the ``with`` block took 30 s, other processes would remove the file, so the
-    ``with`` block must be much faster.
+    than 30 s. The ``with`` block must therefore take much less than 30 s.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:

@@ -46,10 +46,9 @@ _MAX_SHOWN_VALUES = 4
 # The largest number of threads that a call accepts. No machine has this many CPUs, but a process
 # can start this many threads.
 MAX_THREADS = 4096
-# distinct_numbers sorts the list of numbers if the number of items is more than
-# _ITEMS_PER_SORTED_NUMBER times the length of the list. Otherwise, distinct_numbers marks the
-# numbers in a mask of all items. Filling a mask of 30,000 items takes about as long as sorting 500
-# numbers.
+# If there are more than _ITEMS_PER_SORTED_NUMBER items for each number of the list,
+# distinct_numbers sorts the list. Otherwise, it marks the numbers in a mask of all items. Filling a
+# mask of 30,000 items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. 2^18 float64 numbers
 # take 2 MiB and stay in a cache.
@@ -386,7 +385,10 @@ def check_enough(name: str, count: int, minimum: int, unit: str) -> int:
 
 
 def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
-    """Return ``values`` as a finite, read-only float64 vector (length,); None allows any length."""
+    """Return ``values`` as a finite, read-only float64 vector (length,).
+
+    If ``length`` is None, the vector may have any length.
+    """
     array = containers.as_array(name, values)
     if array.ndim != 1 or (length is not None and len(array) != length):
         rule = "1-dimensional" if length is None else f"of shape ({length},)"
