@@ -231,8 +231,8 @@ class CostModel:
     # larger than max_projected_share, a projection saves too little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
-    # To choose the number of axes, scores are computed in a sample of projection_sample_rows rows,
-    # of which projection_sample_queries rows serve as queries.
+    # To choose the number of axes, scores are computed in a sample of projection_sample_rows rows.
+    # Of these rows, projection_sample_queries rows serve as queries.
     projection_sample_rows: int = 2048
     projection_sample_queries: int = 64
     # The effective number of columns is an estimate of the number of axes along which the rows
@@ -244,10 +244,10 @@ class CostModel:
     max_spread: float = 0.4
     # While a search for k neighbours reads the rows, the threshold of a query rises to the k-th
     # best score of the query. The rank of the threshold is its position among all scores of the
-    # query, counted from the highest score; it falls to k as the threshold rises. Each pair (k, r)
-    # in threshold_ranks says that r is the average rank of the threshold during a search for k
-    # neighbours. For each number of axes, the costs are averaged over the values of k in usual_k;
-    # the number of axes with the lowest average is chosen.
+    # query, counted from the highest score. While the threshold rises, its rank falls to k. Each
+    # pair (k, r) in threshold_ranks says that r is the average rank of the threshold during a
+    # search for k neighbours. For each number of axes, the costs are averaged over the values of k
+    # in usual_k; the number of axes with the lowest average is chosen.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
