@@ -1,14 +1,14 @@
 """Compiled kernels, which operate on plain arrays; the package is installed as ``fastcos.kernels``.
 
-A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of the result of an
-operation, or tasks [lo, hi) if the operation is divided into tasks. A kernel is serial, releases
+A call of a kernel, ``name(lo, hi, inputs..., outputs...)``, computes rows [lo, hi) of a result. If
+the operation is divided into tasks, the call performs tasks [lo, hi). A kernel is serial, releases
 the GIL, writes only its part of the outputs and returns None. A kernel never raises an error,
 because its callers validate the arguments. Results are bit-for-bit identical for every division
 into blocks, every order of blocks and every number of threads. Inputs are passed as read-only
 views, except a mask of allowed items, which is always writeable (``records.QueryFilters``). One
 compiled signature therefore serves writeable and read-only arrays, and a kernel cannot write to an
 input that is passed as a read-only view. The rows of a search are passed as bytes
-(``records.Rows``), so one compiled signature also serves rows of every number type. Outputs are the
+(``records.Rows``), so the same compiled signature serves rows of all number types. Outputs are the
 last arguments::
 
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
@@ -24,12 +24,13 @@ from top to bottom; its docstring names what else to read.
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
 training, and for choosing candidates. The final scores of candidates are computed without fastmath.
 
-A kernel is compiled when it is first called: ``jit`` imports ``compiler``, which obtains a
-dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the dispatcher's cache
-with the files of ``code_cache``. The files store compiled code under a digest of everything that a
-kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles the code and
-saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
-that finds native code for every kernel that it calls (``native``) never imports Numba.
+A kernel is compiled when it is first called. At this call, ``jit`` imports ``compiler``, and
+``compiler`` obtains a Numba dispatcher for the kernel from ``numba_internals``. ``numba_internals``
+replaces the dispatcher's cache with the files of ``code_cache``. The files store compiled code
+under a digest of everything that a kernel uses (``fingerprint``). The dispatcher loads the code
+from a file, or compiles the code and saves it. Only ``compiler`` and ``numba_internals`` import
+Numba at the top of the file. A process that finds native code for every kernel that it calls
+(``native``) never imports Numba.
 
 The files of this package serve the following purposes.
 
@@ -63,8 +64,9 @@ Other operations:
 Infrastructure:
 
 - ``records`` defines named tuples of the arguments that Python passes to kernels.
-- ``jit`` runs native code (``native``, built by ``build``), or code that is compiled by
-  ``compiler`` with ``numba_internals``, ``code_cache`` and ``fingerprint``.
+- ``jit`` runs the code of a kernel. Native code is loaded by ``native``, and was built by
+  ``build``. Other code is compiled by ``compiler``, with the help of ``numba_internals``,
+  ``code_cache`` and ``fingerprint``.
 - ``cpu`` knows the features of the CPU.
 - ``simd`` contains the operations that need vector registers, with one file per purpose.
 - ``tiles`` holds the limits and the memory of tiles.

@@ -70,11 +70,11 @@ def attack_towards(x, units, edge, first, last, k, K, w):
     """Choose a vertex w that brings other rows nearer to x; return whether the edge is lost at w.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
-    units[edge] is. The function computes the gradient of a difference: the mean Fisher z of x with
-    the rows units[first:last], minus the Fisher z of x with units[edge]. The vertex has the weight
-    K in each dimension in which the gradient is positive, and the weight 1 in the other dimensions.
-    The gradient at w = 1 gives the first vertex. If the edge is not lost at the first vertex, the
-    gradient at the first vertex gives a second vertex.
+    units[edge] is. For any row u, let z(u) be the Fisher z of x and u. The function computes the
+    gradient of a difference: the mean of z over units[first:last], minus z(units[edge]). The vertex
+    has the weight K in each dimension in which the gradient is positive, and the weight 1 in the
+    other dimensions. The gradient at w = 1 gives the first vertex. If the edge is not lost at the
+    first vertex, the gradient at the first vertex gives a second vertex.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
@@ -93,10 +93,9 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a search finds weights w at which units[edge] is not among the k nearest.
 
-    First, the search takes the k rows after units[edge] as one target, and tries to move them
-    closer to x. The search then tries to move each of the n_targets nearest competitors closer to
-    x. For each competitor, the search also tries the counterexample that ``certificates.beats``
-    finds.
+    First, the search tries to move the k rows after units[edge] closer to x, all at the same time.
+    The search then tries to move each of the n_targets nearest competitors closer to x. For each
+    competitor, the search also tries the counterexample that ``certificates.beats`` finds.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):

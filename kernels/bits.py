@@ -2,8 +2,8 @@
 
 Eight items of a block are stored word by word: first the eight first words, then the eight second
 words, and so on. Eight words with the same number form one vector. Three instructions therefore
-compare a word of a query with the corresponding words of eight items, and each lane of the vector
-counts the bits of one item.
+compare one word of a query with the corresponding word of each of eight items. Each lane of the
+vector counts the bits of one item.
 """
 
 import numpy as np
@@ -62,8 +62,8 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, ro
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
                     # Of two items with equal scores, the one with the lower number ranks first, and
-                    # items are visited by ascending number. An item whose score only equals the
-                    # k-th best score so far is therefore not among the best k.
+                    # items are visited by ascending number. Therefore, an item is among the best k
+                    # only if its score exceeds the k-th best score so far.
                     if score <= bounds[at] or item == self_rows[i]:
                         continue
                     best_scores[at, n_candidates[at]], best_rows[at, n_candidates[at]] = (

@@ -2,11 +2,11 @@
 
 A job calls some public operations of fastcos (``fastcos.cli.warmup`` lists the jobs). Each job runs
 in a separate process, and as many processes run at once as there are cores. The process of a job
-makes Numba compile for the CPU of a tier, and records every kernel that the job calls, with the
-types of the arguments. For each recorded signature, the process compiles an *entry*, a function
-(lo, hi, place). The entry reads the arguments of the kernel from 8-byte slots at the address
-`place`, and calls the kernel. The entries are emitted as object files, and the object files of a
-tier are linked with native.c. The processes share Numba's code in a temporary cache. The build
+makes Numba compile for the CPU of a tier. The process records every kernel that the job calls, and
+the argument types of each call. For each recorded signature, the process compiles an *entry*, a
+function (lo, hi, place). The entry reads the arguments of the kernel from 8-byte slots at the
+address `place`, and calls the kernel. The entries are emitted as object files, and the object files
+of a tier are linked with native.c. The processes share Numba's code in a temporary cache. The build
 needs a C compiler and a CPU that can run the tier. If the CPU cannot run a tier, the build prints a
 message and leaves out the tier.
 """
@@ -87,7 +87,8 @@ def emit(job, folder):
 
     from . import compiler, native
 
-    compiler.stopwatch.is_announced = True  # the progress lines replace the announcement
+    # The build prints progress lines, so the first compilation need not be announced.
+    compiler.stopwatch.is_announced = True
     recorded = {}
 
     def record(kernel, arrays):

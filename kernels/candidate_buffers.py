@@ -4,11 +4,12 @@ A candidate of a query is a slot (the position of a packed item) whose tile scor
 threshold tau of the query. Each query has a buffer of candidates. When the buffer of a query is
 full, and at the end of the search, the k candidates with the best tile scores are scored in
 float64. The k-th best float64 score is a lower bound on the k-th best of all scores, and becomes
-the next tau. The next tau is close to the k-th best of all scores, because the candidates with the
-best tile scores are nearly the best k. After tau has risen, an unscored candidate in the buffer is
-scored in float64 only if its upper bound reaches tau. All candidates of a full buffer are scored if
-more than half of them still reach the raised tau, which happens with many near-duplicates. If few
-candidates remain at the end of a block, all of them are scored.
+the next tau. The k candidates with the best tile scores are nearly the same as the k candidates
+with the best scores. The next tau is therefore close to the k-th best of all scores. After tau has
+risen, the candidates whose upper bounds do not reach tau are dropped without a float64 score. If
+more than half of the candidates of a full buffer still reach the raised tau, all of them are
+scored. This happens if there are many near-duplicates. If few candidates remain at the end of a
+block, all of them are scored.
 
 At the end of a block, the remaining candidates of all queries are scored together, in the order of
 the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7 times as fast as
@@ -17,9 +18,9 @@ scoring query by query.
 Items with equal scores are ordered by item number. Results contain only float64 scores
 (``pair_scores``), so results do not depend on tiles, blocks or estimates.
 
-In this file, `query` is the number of a query of the search, and i is the position of the query in
-the block. The number of the query's panel is q, and j is the position of the query in this panel.
-The number of a panel of items is p.
+In this file, `query` is the index of a query in the search, and i is the position of the query in
+the block. The index of the query's panel is q, and j is the position of the query in this panel.
+The index of a panel of items is p.
 """
 
 from typing import Any, NamedTuple
@@ -42,9 +43,10 @@ from .simd.panel import (
 )
 
 # SLACK is a bound on relative rounding errors. When a task shares a threshold that it has proved,
-# it first rounds the threshold down by SLACK (``lowered``). When a task reports a threshold that it
-# has not proved itself, it rounds the threshold up, but only by this share of SLACK. A threshold
-# that has been shared and then reported is therefore at most the k-th best score.
+# it first rounds the threshold down by SLACK (``lowered``). A task may also report a threshold that
+# it has not proved: an estimate, or the threshold of another task. The task rounds such a threshold
+# up, but only by this share of SLACK. If one task shares a threshold and another task reports it,
+# the reported threshold is therefore still at most the k-th best score.
 _ROUNDED_UP = np.float32(0.25)
 # If a block ends with at most this many candidates, all of them are scored. Choosing the best
 # candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
@@ -94,7 +96,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def empty_candidates(n, k, capacity):
-    """Return Candidates without candidates, for n queries and k neighbours."""
+    """Return an empty Candidates for n queries and k neighbours."""
     counts, lengths, kth_scores = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     counts[:], lengths[:], kth_scores[:] = 0, 0, -np.inf
     return Candidates(
@@ -199,11 +201,12 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 
 @borrowing_kernel
 def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """Raise each query's tau to the k-th best lower bound among the query's candidates.
+    """For each query, compute lower bounds of its candidates, and raise tau to the k-th largest.
 
     The codes of a candidate give a lower bound on its K. However, the float64 score of the
-    candidate has rounding errors, so the K of this score may lie below the lower bound, by at most
-    ``score_rounding``. Therefore, the result of ``score_rounding`` is subtracted from the new tau.
+    candidate has a rounding error. The K that is computed from this score may therefore be below
+    the lower bound, but at most by the result of ``score_rounding``. This result is subtracted from
+    the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -380,9 +383,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # Rows below the initial threshold need not be found, so the initial threshold counts as
-        # proved. Rows below the k-th best score are not results, so the k-th best score also counts
-        # as a proved threshold.
+        # Two thresholds count as proved: the initial threshold, because the search need not find
+        # rows below it, and the k-th best score, because rows below it are not results.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
@@ -391,8 +393,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             if shared_threshold > results.thresholds[query]:
                 results.thresholds[query] = shared_threshold
         results.unproved[query] = -NEVER
-        # A threshold above both proved thresholds is either an estimate, or has been found by
-        # another task.
+        # If the threshold in use is above both proved thresholds, it is an estimate, or another
+        # task has found it.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

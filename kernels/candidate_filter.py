@@ -24,19 +24,19 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
 
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
-A query has these bound terms (``simd.panel``), all divided by s: tau, the factors by which N and R
-are multiplied, and the weight of the offsets. With AVX2, the score v of a hit is refined, and a
-smaller factor of N then applies (``query_blocks``). The statistics of a panel are 1 / t, N, R and
-the range of the offsets. In tiles of codes, v is compared with an integer that is lower than v_min
-by at most 2. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative
-rounding error of a float32 sum.
+The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
+weight of the offsets, all divided by s. With AVX2, the score v of a hit is refined, and a smaller
+factor of N then applies (``query_blocks``). The statistics of a panel are 1 / t, N, R and the range
+of the offsets. In tiles of codes, v is compared with an integer that is lower than v_min by at most
+2. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding
+error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
 error of an inner product. The function ``score_rounding`` returns a bound on the rounding error of
 a score. The rounding errors of tau and of w o are proportional to |a'| |b'| + |w o|, which is at
-least |tau|. To cover the part |w o|, W is enlarged by SLACK |w o|. Therefore a dropped pair has a
-float64 score strictly below the threshold by which it was dropped.
+least |tau|. To cover the part |w o|, W is enlarged by SLACK |w o|. Therefore, if a pair is dropped
+because of a threshold, the float64 score of the pair is strictly below this threshold.
 
 Shift. Rows of embeddings often share a common direction. If a common direction c is subtracted from
 the rows before packing, a' and b' become shorter, and every term of the bound becomes smaller. For
@@ -45,9 +45,9 @@ unit rows, a = alpha c + a' and b = beta c + b' with alpha = a · c and beta = b
     a · b = a' · b' + alpha (beta - 1) + alpha.
 
 So a · b is the sum of three terms. The first term a' · b' is the inner product of the shifted rows.
-The second term is the weight alpha of the query times the offset beta - 1 of the item. The third
-term is alpha. Offsets and their weights may be positive or negative. The equation for a · b leaves
-out the terms that contain a' · c or b' · c. The products a' · c and b' · c are 0 except for
+The second term is the product of the query's weight, alpha, and the item's offset, beta - 1. The
+third term is alpha. Offsets and their weights may be positive or negative. The equation for a · b
+leaves out the terms that contain a' · c or b' · c. The products a' · c and b' · c are 0 except for
 rounding errors. The field `shift_error` of the queries, which ``fastcos.search.packing`` computes,
 is a bound on the rounding errors that the shift causes. Squared distances do not change if c is
 subtracted from both rows.
@@ -70,7 +70,7 @@ from .simd.panel import (
     UNREFINED_RESIDUAL_NORM,
 )
 
-# A threshold that no score reaches. Every score reaches the threshold -NEVER.
+# A threshold above every score. The threshold -NEVER is below every score.
 NEVER = np.float32(3e38)
 # A bound on the error that underflow causes in a float64 sum of up to 2^22 products.
 _UNDERFLOW = 2.0**-1050
@@ -95,14 +95,14 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 @inlined_kernel
 def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
-    """Return a bound: with this product or a lower one, no item reaches the query's threshold.
+    """Return a bound; no item whose product is at most this bound reaches the query's threshold.
 
-    The result is 1 less than the smallest product with which an item of the panel may reach the
-    threshold. The first four arguments are the bound terms of the query. If residual_norm and
-    code_norm are 0, the threshold is compared with the product itself instead of an upper bound on
-    the product. `statistics` (panels, 5) is described in ItemPanels. If rows have at most 1,024
-    columns, float32 represents the products of codes exactly. For longer rows, ``packing.SLACK``
-    covers the rounding errors of the products.
+    An item of the panel can reach the threshold only if its product is at least v_min, which is
+    defined at the top of this file. The result is v_min - 1. The first four arguments are the bound
+    terms of the query. If residual_norm and code_norm are 0, the threshold is compared with the
+    product itself instead of an upper bound on the product. `statistics` (panels, 5) is described
+    in ItemPanels. If rows have at most 1,024 columns, float32 represents the products of codes
+    exactly. For longer rows, ``packing.SLACK`` covers the rounding errors of the products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]
@@ -112,12 +112,12 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 
 @borrowing_kernel
 def estimate_panels(first, n_panels, largest_products, statistics, weight, panel_estimates):
-    """Estimate the largest K of a query in each of n_panels panels, from panel `first` on.
+    """For each of n_panels panels, estimate the largest K of the query and an item of the panel.
 
-    The estimate for panel p follows from the largest product, largest_products[p] (int32). The
-    estimate is divided by the step of the query, as the bound terms are, and is written to
-    panel_estimates[p] (float32). `weight` is the bound term by which the query multiplies the
-    offsets of items.
+    The panels are those from number `first` on. The estimate for panel first + p follows from the
+    largest product of the panel, largest_products[p] (int32). The estimate is divided by the step
+    of the query, as the bound terms are, and is written to panel_estimates[p] (float32). `weight`
+    is the bound term OFFSET_WEIGHT of the query, by which the offsets of items are multiplied.
     """
     for p in range(n_panels):
         panel = first + p

@@ -77,11 +77,12 @@ def norm_ratios(y, m, K):
 def joint_certificate(x, y, m, K, ratios):
     """Return whether y is certified to beat m by tests at the smallest and largest norm ratio.
 
-    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
-    the norm ratio (norm_ratios). If ρ is regarded as independent of w, the minimum over all w of
-    sum w x (ρ y - m) is a concave function of ρ. Therefore, if the minimum is positive at both ends
-    of a range of ρ, sum w x (ρ y - m) is positive for all w and for all ρ in the range. `ratios`
-    holds the two ends of the range of the norm ratio. The function takes O(d) time.
+    Let ρ(w) be the norm ratio sqrt(sum w m² / sum w y²) (see norm_ratios). At w, the difference
+    cosine(x, y) - cosine(x, m) has the same sign as sum w x (ρ y - m) with ρ = ρ(w). If ρ is
+    regarded as independent of w, the minimum over all w of sum w x (ρ y - m) is a concave function
+    of ρ. Therefore, if the minimum is positive at both ends of a range of ρ, sum w x (ρ y - m) is
+    positive for all w and for all ρ in the range. `ratios` holds the two ends of the range of the
+    norm ratio. The function takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -91,10 +92,10 @@ def joint_certificate(x, y, m, K, ratios):
 def best_multiplier(a, g, K, w):
     """Return the μ that maximises sum min(h, K h), where h = a + μ g, and return the maximum.
 
-    The array g must have positive and negative entries, unless all entries are 0. As a function of
-    μ, sum min(h, K h) is concave and piecewise linear. By duality, the maximum equals the smallest
-    value of sum w a among the points w of the box with sum w g = 0. The point with the smallest
-    value of sum w a is written to `w`. The kernel takes O(d log d) time.
+    The array g must have positive and negative entries, unless all entries are 0. The sum that is
+    maximised is a concave, piecewise linear function of μ. Consider those points w of the box at
+    which sum w g = 0. By duality, the smallest value of sum w a among these points equals the
+    maximum. The point with the smallest value is written to `w`. The kernel takes O(d log d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -127,12 +128,12 @@ def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m wherever first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
     ρ(w) is the norm ratio (norm_ratios). Let T(w, ρ) be sum w x (ρ y - m) + μ sum w (m² - ρ² y²)
-    for a multiplier μ. The sum that is multiplied by μ is 0 if ρ = ρ(w). If μ is not negative, the
+    for a multiplier μ. If ρ = ρ(w), the second of the two sums is 0. If μ is not negative, the
     minimum of T(w, ρ) over all w is a concave function of ρ. Therefore, if this minimum is positive
     at ρ = first and at ρ = last, T(w, ρ) is positive for all w and for all ρ from `first` to
-    `last`. If μ is negative, let ν be μ sqrt(first last). In this case, the function applies the
-    same test to sum w x (y - m / ρ) + ν sum w ((m / ρ)² - y²), whose minimum over all w is a
-    concave function of 1/ρ.
+    `last`. If μ is negative, the function applies the same test to another function, U(w, ρ) = sum
+    w x (y - m / ρ) + ν sum w ((m / ρ)² - y²) with ν = μ sqrt(first * last). The minimum of U(w, ρ)
+    over all w is a concave function of 1/ρ.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -198,11 +199,12 @@ def beats(x, y, m, K, depth, w):
 
 @kernel
 def certified_level(x, y, m, bound, radius, levels, depth, w):
-    """Return the largest condition up to which y is certified to beat m.
+    """Return the largest condition up to which neighbour y is certified to beat competitor m.
 
-    The function first tries to certify y up to the condition `radius`. If y cannot be certified up
-    to `radius`, the function bisects the ascending `levels` between `bound` and `radius`. The
-    caller guarantees that y beats m up to the condition `bound`. If no level above `bound` can be
+    The caller guarantees that y beats m under every rescaling whose condition is at most `bound`.
+    The function first tries to certify y up to the condition `radius`. If this fails, the function
+    searches for the largest level that can be certified, by bisection of the `levels` between
+    `bound` and `radius`. The array `levels` is in ascending order. If no level above `bound` can be
     certified, the function returns `bound`.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
@@ -221,12 +223,12 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return a lower bound on the Fisher z of x and any competitor that can beat y.
+    """Return a threshold: a competitor cannot beat y if its Fisher z with x is lower.
 
-    A competitor can beat y if, under some rescaling with a condition of at most `condition`, the
-    competitor is at least as near to x as y is. The result is the smallest Fisher z of x and y on
-    the box, minus ln(condition). A rescaling with a condition of at most `condition` cannot
-    increase the Fisher z of any pair by more than ln(condition).
+    Here, to beat y means to be at least as near to x as y is, under at least one rescaling with a
+    condition of at most `condition`. The function computes the smallest Fisher z that x and y have
+    at any point of the box, and subtracts ln(condition). A rescaling with a condition of at most
+    `condition` cannot increase the Fisher z of any pair by more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -235,7 +237,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return a condition; no linear map with a lower condition swaps the order of two rows.
+    """Return a lower bound on the condition of any linear map that swaps the order of two rows.
 
     The two rows are ordered by their Fisher z with an item: `near` is the Fisher z of the item and
     the nearer row, and `far` is the Fisher z of the item and the farther row.
@@ -279,10 +281,10 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
     an upper limit on each radius. After a call, `partial` holds the radius that is certified
     against the competitors of all calls so far. `radii` (n, k) float64 receives the radius that is
-    certified against all items, or NaN for an edge of a zero row. The Fisher z of a row and an item
-    outside its list is at most the Fisher z of the row and the last item in the list. `truncated`
-    (n,) uint8 is 1 for each row whose list is too short: the last item in the list then limits the
-    radius of at least one edge of the row.
+    certified against all items, or NaN for an edge of a zero row. No item outside a row's list has
+    a higher Fisher z with the row than the last item in the list has. `truncated` (n,) uint8 is 1
+    for each row whose list is too short. A list is too short if its last item limits the radius of
+    at least one edge of the row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

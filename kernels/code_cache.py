@@ -232,7 +232,7 @@ def leave_mark(name, kernels):
 
 
 def is_marked(name, kernels):
-    """Return whether leave_mark was called for this name and the present code of these kernels."""
+    """Return whether leave_mark was called for a name and for the present code of some kernels."""
     try:
         return _mark(name, kernels).exists()
     except OSError:  # the directory does not exist or is not accessible
@@ -284,12 +284,12 @@ class Files:
 
     @contextlib.contextmanager
     def turn(self, keys):
-        """Yield whether a signature must be compiled; if so, lock it during the `with` block.
+        """Yield whether a signature must be compiled.
 
-        The signature must be compiled if none of its keys has a file. While another process holds
-        the lock, the method waits. Without locks on signatures, eight test workers that start
-        together would compile each kernel eight times. If the file system does not support locks,
-        the method does not wait.
+        The signature must be compiled if none of its keys has a file. In this case, the signature
+        is locked during the `with` block. While another process holds the lock, the method waits.
+        Without locks on signatures, eight test workers that start together would compile each
+        kernel eight times. If the file system does not support locks, the method does not wait.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
@@ -362,7 +362,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock the byte that stands for `path` in the lock file; closing `stack` releases the lock."""
+    """Lock the byte of the lock file that stands for `path`; closing `stack` releases the lock."""
     import fcntl
 
     _make_private(path.parent.parent)

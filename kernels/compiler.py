@@ -35,8 +35,8 @@ from .numba_internals import (
     uncompiled,
 )
 
-# The memory that must be free when a compilation starts, because LLVM ends the process if it cannot
-# allocate memory. Compiling the search kernel for rows of 64 columns takes 144 MiB.
+# The number of bytes of memory that must be free when a compilation starts. If LLVM cannot allocate
+# memory, it ends the process. Compiling the search kernel for rows of 64 columns takes 144 MiB.
 _COMPILER_BYTES = 2**28
 # The number of new objects after which Python collects garbage during a compilation. A compilation
 # creates many objects. With this number, a compilation takes 8 % less time and 40 MiB more memory

@@ -13,7 +13,7 @@ _ROWS_AT_ONCE = 256
 
 @kernel
 def check_rows(lo, hi, X, views, n_columns, findings):
-    """Write the worst defect of each of the rows lo to hi of X to `findings` (n,) uint8.
+    """For each row of X from lo to hi, write the worst defect of the row to `findings` (n,) uint8.
 
     A finding is one of the constants VALID to EXPLICIT_ZERO of this module. `X` is a Csr whose
     indptr has already been validated, and `views` holds the BitViews of X. The kernel takes O(nnz)
@@ -29,7 +29,7 @@ def check_rows(lo, hi, X, views, n_columns, findings):
 
 @kernel
 def _all_valid(lo, hi, X, views, n_columns):
-    """Return whether no row from lo to hi has a defect.
+    """Return whether all rows from lo to hi are free of defects.
 
     Two vectorised loops check that the values are valid and that the indices ascend. The first and
     the last index of each row are compared with the number of columns.
@@ -142,7 +142,7 @@ def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code even for None.
+    Numba would compile the code that reads `data` even if the field were None.
     """
     for part in range(lo, hi):
         next_of = positions[part]

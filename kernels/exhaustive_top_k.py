@@ -71,7 +71,7 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
 
 @kernel
 def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
-    """Write the best k entries of each of the lists lo to hi to `scores` and `rows` (n, k).
+    """For each list from lo to hi, write the best k entries to `scores` and `rows` (n, k).
 
     List i consists of the scores part_scores[i] and the row numbers part_rows[i], both of length c.
     Short lists are padded with the row number -1.
@@ -130,7 +130,7 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 
 @kernel
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
-    """Replace each neighbour of queries lo to hi with all its copies, and write the best k items.
+    """For queries lo to hi, replace each neighbour with all its copies, and write the best k items.
 
     `distinct` is a DistinctResults, in which one item stands for all items that are equal to it.
     `groups` is the CopyGroups of the items. Each neighbour in `distinct` is replaced with all

@@ -20,13 +20,13 @@ usually there is one range. The kernel takes the following steps:
    if its estimate reaches the guessed threshold. In the code, r is called `rank`, and the first
    value of r is called `first_rank`. The planner estimates how many panels contain at least one
    of the best slots, and chooses this number as the first value of r
-   (``fastcos.search.task_grid.guess_rank``). The first value of r is a little more than k if there
-   are many panels, and less than k if a panel often contains several of the k best slots. The rank
-   r is at most the number of panels.
+   (``fastcos.search.task_grid.guess_rank``). If there are many panels, the first value of r is a
+   little more than k. If a panel often contains several of the k best slots, the first value of r
+   is less than k. The rank r is at most the number of panels.
 5. The k-th best float64 score of step 4 is a lower bound on the k-th best score of all slots, so it
-   is a *proved* threshold. Of the slots that step 4 did not score, only those whose upper bounds
-   reach the proved threshold are scored in float64. ``candidate_filter`` proves that a slot whose
-   upper bound is below the proved threshold cannot be among the k best.
+   is a *proved* threshold. A slot that step 4 did not score is now scored in float64 if its upper
+   bound reaches the proved threshold. By the proof in ``candidate_filter``, no other slot that step
+   4 left out can be among the k best.
 6. The k best rows are sorted by descending score, and rows with equal scores by ascending row
    number.
 
@@ -48,13 +48,13 @@ in float64 from the original rows (``pair_scores``). Third, equal scores have a 
 (``select``).
 
 To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
-``candidate_filter``. A reader also needs the definitions of Items and Queries in ``records``, and
-of the statistics and bound terms in ``simd.panel``. This file also calls other functions; to
-understand a search, read only the first line of their docstrings. ``items_at`` and
-``scaled_queries`` build records, ``encode_query`` quantises one row, ``score_pairs`` computes
-float64 scores, and the functions of ``select`` partition and sort short lists. Each function of
-``simd`` contains the vector instructions of one operation. The docstring of ``fastcos.search``
-describes one search as an example, with the number of panels and products of each step.
+``candidate_filter``. Also read the definitions of Items and Queries in ``records``, and the
+definitions of the statistics and the bound terms in ``simd.panel``. For each of the other functions
+that this file calls, the first line of the docstring is enough. ``items_at`` and ``scaled_queries``
+build records, ``encode_query`` quantises one row, ``score_pairs`` computes float64 scores, and the
+functions of ``select`` partition and sort short lists. Each function of ``simd`` contains the
+vector instructions of one operation. The docstring of ``fastcos.search`` describes one search as an
+example, with the number of panels and products of each step.
 
 If the items have a projection, ``projected_queries`` takes the steps of this kernel, except that
 step 3 skips the codes of most slots.
@@ -90,11 +90,12 @@ from .simd.tile_scores import multiply_run, multiply_run_by_item
 STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
-# If there are several queries, a run of panels is compared with one query after the other, while
-# the next panel is prefetched. A run contains as many panels as fit into this many words, but at
-# least one panel and at most 32 panels. One panel of 128 columns has this many words. We measured a
-# search with four queries among 1,000,000 items of 128 columns. It is 1.3 times as fast with runs
-# of one panel as with runs of 4 panels.
+# If there are several queries, the panels are divided into runs. A run is compared with one query
+# after the other, and the next panel is prefetched at the same time. This constant is the largest
+# number of words in a run. However, a run always contains at least one panel, and never more than
+# 32 panels. One panel of 128 columns has this many words. We measured a search with four queries
+# among 1,000,000 items of 128 columns. It is 1.3 times as fast with runs of one panel as with runs
+# of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -227,8 +228,8 @@ def encode_queries(queries, items):
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
     if not has_tile_registers(isa) and items.projection.words == 0:
-        # A panel of items stores word j of 8 items side by side. Word j of the query is multiplied
-        # by all of these 8 words, so it is also stored 8 times side by side.
+        # A panel of items stores word j of 8 items side by side. Word j of the query is stored 8
+        # times in succession, so that it can be multiplied by these 8 words at once.
         all_words, per_query = repeated_words(all_words), words * GROUP
     return QueryCodes(all_words, per_query, corrections, bound_terms, steps)
 
@@ -309,10 +310,10 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
 
 @inlined_kernel
 def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffers):
-    """Return the rank-th largest of the panels' estimates for query i (``estimate_panels``).
+    """Estimate the largest K of query i in each panel; return the rank-th largest of the estimates.
 
-    `lo` is the number of the first panel. If the rank-th largest estimate is below `minimum`, the
-    function returns `minimum`.
+    ``estimate_panels`` computes the estimates. `lo` is the number of the first panel. If the
+    rank-th largest estimate is below `minimum`, the function returns `minimum`.
     """
     n_panels, panel_estimates = largest_products.shape[0], buffers.panel_estimates
     estimate_panels(
@@ -338,11 +339,10 @@ def score_reaching(
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    If use_upper_bound is false, a slot reaches the threshold if its product does. If
-    use_upper_bound is true, a slot reaches the threshold if the upper bound of its product is at
-    least the threshold. Slots whose products reach `previous_guess` are skipped, because an earlier
-    call has scored them. The function returns the number of best rows in the buffers, and the k-th
-    best score.
+    If use_upper_bound is false, the product of a slot is compared with the threshold. If
+    use_upper_bound is true, the upper bound of the product is compared with the threshold. Slots
+    whose products reach `previous_guess` are skipped, because an earlier call has scored them. The
+    function returns the number of best rows in the buffers, and the k-th best score.
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0

@@ -69,7 +69,7 @@ def _describe(definition):
 
 
 def _globals(function, code):
-    """Return the values that `code` mentions: globals, and attributes of this package's modules."""
+    """Return the globals, and attributes of this package's modules, whose names occur in `code`."""
     names = _names(code)
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     modules = [value for value in values.values() if _is_own_module(value)]
@@ -115,8 +115,8 @@ def _text(value):
         return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         return f"{getattr(value, '__module__', '')}.{value.__name__}"
-    # If the class of a constant is defined in this package, the constant stands for a module of
-    # Numba or llvmlite, such as ``types`` in ``jit``.
+    # An object whose class is defined in this package is a placeholder for a module of Numba or
+    # llvmlite. For example, ``types`` in ``jit`` stands for the module ``numba.types``.
     if type(value).__module__.startswith(_PACKAGE):
         return type(value).__name__
     text = repr(value)

@@ -104,8 +104,9 @@ def best_positive(x, y, K, w):
             n += (K - 1.0) * x[j] * y[j]
             p += (K - 1.0) * x[j] * x[j]
             q += (K - 1.0) * y[j] * y[j]
-            # The condition says that the cosine n / sqrt(p q) is larger than the largest cosine so
-            # far, best / sqrt(best_square). Both sides are squared to avoid the roots.
+            # The cosine is n / sqrt(p q), and the largest cosine so far is best /
+            # sqrt(best_square). The squares of the two cosines are compared, so that no root is
+            # computed.
             if n > 0.0 and n * n * best_square > best * best * p * q:
                 best, best_square, first, last = n, p * q, a, b + 1
     w[:] = 1.0
@@ -146,9 +147,9 @@ def highest_envelope(left, right, low, high):
     """Return the t from `low` to `high` that maximises the minimum of two tangents.
 
     `left` and `right` are the weighted sums that define the two tangents; each tangent is a
-    function of t (see ``tangent``). Each tangent has one peak. The peak of the tangent `left` must
-    be at or after `low`, and the peak of the tangent `right` must be at or before `high`. If
-    rounding errors make it impossible to determine t, the function returns 0.0.
+    function of t (see ``tangent``). Each tangent has one peak. The tangent that `left` defines must
+    have its peak at or after `low`. The tangent that `right` defines must have its peak at or
+    before `high`. If rounding errors make it impossible to determine t, the function returns 0.0.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -196,8 +197,9 @@ def worst_nonnegative(x, y, K, w):
     sum w x y / sum w (t x² + y²/t). Take the minimum of f over w for each positive t; the largest
     of these minima is the smallest cosine. For each t, the minimum over w is attained at some
     vertex of the box, and the value of f at any vertex is an upper bound on this minimum. The
-    algorithm keeps two vertices and the two upper bounds that these vertices give. In each step,
-    the algorithm tries the t at which the lower of the two upper bounds is highest.
+    algorithm keeps two vertices and the two upper bounds that these vertices give. Let g(t) be the
+    smaller of the two upper bounds at t. In each step, the algorithm tries the t that maximises
+    g(t).
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -265,7 +267,7 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 
 @kernel
 def total_variation_index(x, y, contributions):
-    """Return the total-variation index of two unit vectors; write the dimensions' contributions.
+    """Return the total-variation index of two unit vectors; write each dimension's contribution.
 
     `contributions` (d,) float64 is set to ½ (e₊² - e₋²), entry by entry, where e₊ and e₋ are the
     unit vectors along x + y and x - y. The contribution of a dimension is the derivative of Fisher

@@ -61,7 +61,7 @@ def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, 
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code even for None.
+    Numba would compile the code that reads `data` even if the field were None.
     """
     for i in range(lo, hi):
         # The rows are short and lie at random addresses, so the hardware does not prefetch them.
@@ -132,7 +132,7 @@ def _add_ones(first, last, indices, list_indptr, items, sums):
 
 @kernel
 def _add_packed(first, last, indices, values, list_indptr, packed, sums):
-    """Add the inner products as add_lists does, for items that are packed with their values."""
+    """Do the work of add_lists for items that are packed with their values."""
     line = _LINE // packed.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:
@@ -160,7 +160,7 @@ def _add_packed(first, last, indices, values, list_indptr, packed, sums):
 
 @kernel
 def _add_values(first, last, indices, values, list_indptr, items, item_values, sums):
-    """Add the inner products as add_lists does, for items whose values are in a separate array."""
+    """Do the work of add_lists for items whose values are in a separate array."""
     item_line, value_line = _LINE // items.itemsize, _LINE // item_values.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:

@@ -1,4 +1,4 @@
-"""Measures of the ranks that the columns with the query's label have in a row of scores.
+"""Measures of how high the columns with the query's label rank in a row of scores.
 
 The measures are the AUC, the average precision at R, and the label for which most of the nearest
 columns vote. The number R is the number of columns, besides the query itself, that have the label
@@ -18,8 +18,8 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
     A pair of columns is chosen at random: one column has the label of the query, and the other
     column does not. A pair with equal scores counts one half. The query is the column self_column.
     `scores` (m,) is float64, and `codes` (m,) int64 holds the codes of the labels. `ranked` (m -
-    1,) int64 holds all columns except self_column, by descending score, and `relevant` is the
-    number of these columns that have the label of the query.
+    1,) int64 holds all columns except self_column, by descending score. `relevant` is the number of
+    columns in `ranked` that have the label of the query.
     """
     n_irrelevant = ranked.shape[0] - relevant
     doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf
@@ -39,9 +39,10 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
 def precision_of_ranked(codes, self_column, relevant, ranked):
     """Return the average precision at R, where R is `relevant`.
 
-    The precision at rank r is the share of the first r columns that have the label of the query. To
-    get the average precision at R, add the precisions at those ranks r <= R whose columns have the
-    label, and divide the sum by R. The other arguments are described in auc_of_ranked.
+    The precision at rank r is the share of the first r columns that have the label of the query.
+    The average precision at R is a sum divided by R. The sum contains the precision at each rank r
+    <= R whose column has the label of the query. The other arguments are described in
+    auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):

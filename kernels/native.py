@@ -213,7 +213,7 @@ def _entries(kernel):
 
 
 def kernel_name(kernel):
-    """Return the name of a kernel in the tables of the libraries."""
+    """Return the name under which the tables of the libraries list a kernel."""
     return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
 
 

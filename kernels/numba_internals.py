@@ -4,34 +4,34 @@ Numba documents no way to store compiled code outside of its own cache, and no w
 function only for its callers. Except for one name in ``simd/emit.py``, only this file uses names
 that Numba or llvmlite may change without notice.
 
-The first list below contains four groups of names. If a release of Numba lacks a name of a group,
-this package uses the fall-back of this group, which gives the same results.
-``tests/kernels/test_numba_internals.py`` renames each of these names within Numba and checks the
-results.
+The first list below contains four groups of names. If a release of Numba lacks one of the names,
+this package uses the fall-back of the group that contains the name. A fall-back gives the same
+results. ``tests/kernels/test_numba_internals.py`` renames each of these names within Numba and
+checks the results.
 
 - Cache on disk: Dispatcher._cache; CompileResult._reduce and _rebuild; JITCPUCodegen.magic_tuple;
-  CodeLibrary.has_dynamic_globals; serialize.dumps; rtsys.initialize. The fall-back compiles in
-  every process the code that the process calls, after one warning.
+  CodeLibrary.has_dynamic_globals; serialize.dumps; rtsys.initialize. With the fall-back, no code is
+  stored: each process warns once, and compiles all the code that it calls.
 - Intermediate code: JITCodeLibrary._optimize_final_module, _finalize_final_module, _final_module
   and _finalized; Compiler.compile_extra, compile_result, flags.no_compile, insert_user_function;
-  Dispatcher.add_overload, get_call_template. The fall-back compiles called kernels as Numba does
-  it, which doubles the time of a first search.
-- Compiler lock: global_compiler_lock. The fall-back holds only this package's own lock during forks
-  and compilations.
+  Dispatcher.add_overload, get_call_template. With the fall-back, Numba compiles called kernels in
+  its usual way, and a first search takes twice as long.
+- Compiler lock: global_compiler_lock. During forks and compilations, the fall-back holds only a
+  lock of this package, and not Numba's lock.
 - Entries: CompileResult.entry_point. The fall-back checks the types of the arguments at every call,
   which takes 3 us for each named tuple.
 
-The names of the second list have no fall-back, because nothing else in Numba can replace them.
-Therefore, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions`` tests. A
+The names in the second list, below, have no fall-back, because nothing else in Numba can replace
+them. Therefore, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions`` tests. A
 weekly job tries the newest release.
 
-- Intrinsics: cpu_target.typing_context, its refresh and resolve_value_type; types.Dispatcher. An
-  intrinsic may be newer than the last refresh of the typing context.
+- Intrinsics: cpu_target.typing_context with its methods refresh and resolve_value_type;
+  types.Dispatcher. An intrinsic may be newer than the last refresh of the typing context.
 - Calls of code: active_code_library, call_internal; call_conv; get_pointer_to_function;
   serialize_using_bitcode. Native wheels and the backend prange call kernels by address, unlike the
   default backend, which is a thread pool.
-- Turns: Dispatcher.compile, which this file replaces. Of processes that start together, only one
-  compiles each kernel.
+- Turns of processes: Dispatcher.compile. This file replaces the method, so that only one of several
+  processes that start together compiles a kernel.
 - Typed pointers: PointerType.pointee of llvmlite.ir, in simd/emit.py. Vector operations ask a
   pointer for the type of its elements.
 
@@ -140,7 +140,11 @@ def dispatcher_of(function, flags, turn):
 
 @contextlib.contextmanager
 def turn_to_compile(dispatcher, signature):
-    """Yield whether a signature must be compiled; if so, lock it during the `with` block."""
+    """Yield whether a signature must be compiled.
+
+    A signature that must be compiled is locked during the `with` block. Without a cache, every
+    signature must be compiled, and no signature is locked.
+    """
     if not HAS_CACHE:
         yield True
         return
@@ -174,8 +178,8 @@ class _Cache:
         """Return the stored code of a signature, or None; warn if the stored code is unusable."""
         try:
             # Loaded code calls Numba's runtime, so the runtime is initialised. Numba's own cache
-            # would refresh the whole context at this point. The refresh would import SciPy and
-            # Numba's types for NumPy, which takes 0.85 s in every process. If Numba compiles a
+            # would call ``target_context.refresh()`` at this point. This call would import SciPy
+            # and Numba's types for NumPy, which takes 0.85 s in every process. If Numba compiles a
             # kernel, it refreshes the context itself.
             _runtime.initialize(target_context)
             for key in _keys(signature, target_context):
@@ -200,11 +204,11 @@ class _Cache:
         """Do nothing, because the names of files with outdated code are never looked up."""
 
     def turn(self, signature, target_context):
-        """Lock a signature during a `with` block if it must be compiled; see Files.turn."""
+        """If a signature must be compiled, lock it during a `with` block; see Files.turn."""
         return self._files.turn(_keys(signature, target_context))
 
     def _reduce(self, compiled):
-        """Return tuples that can be pickled and from which ``_rebuild`` makes the compiled code."""
+        """Reduce compiled code to tuples that can be pickled; ``_rebuild`` restores the code."""
         # The environments of Numba's helper functions are left out. Numba needs the environments of
         # helper functions only to raise errors, and kernels never raise errors. Loading the
         # environments would import SciPy, which takes 0.35 s in every process.
@@ -223,9 +227,9 @@ def _keys(signature, target_context):
     and the widest tier comes first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. No other CPU feature changes a result: kernels that depend on a feature take it as
-    an argument, except ``dot_tile``, whose code depends on the width of the registers, but whose
-    results do not.
+    multiply-add. No other CPU feature changes a result, because kernels that depend on a feature
+    take it as an argument. The only exception is ``dot_tile``: its code depends on the width of the
+    registers, but its results do not.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -236,8 +240,8 @@ def _record_fields(kinds):
     """Return the field names of all record types in `kinds`, a tuple of types.
 
     Compiled code reads the fields of a record by their order, but the name of the type does not
-    contain the order. Therefore, if two fields of the same type change places, the record must have
-    a different key.
+    contain the order. If two fields of the same type were swapped, stored code would therefore read
+    the wrong fields. To prevent this, the field names are a part of the key.
     """
     names = []
     for kind in kinds:
@@ -272,12 +276,15 @@ def uncompiled(function, **flags):
 
 
 def _add_overload(dispatcher, result):
-    """Register compiled code for calls by kernels only; Numba would register it for Python, too."""
+    """Register compiled code for calls from kernels, but not for calls from Python.
+
+    Numba's own method registers the code for both.
+    """
     dispatcher.overloads[result.signature.args] = result
 
 
 def _call_template(template_of, arguments, keywords):
-    """Choose the argument types for a call between kernels; a constant gets the type of a variable.
+    """Choose the argument types for a call between kernels; constants are typed like variables.
 
     If constants had types of their own, Numba would compile a kernel again for every constant that
     is passed to it.
@@ -353,7 +360,7 @@ def type_of_intrinsic(intrinsic):
 
 
 def address_of(function, signature):
-    """Return the address of a signature's compiled code; it is valid while the function exists."""
+    """Return the address of a signature's code; the address is valid while the function exists."""
     function.compile(signature)
     compiled = function.overloads[signature]
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

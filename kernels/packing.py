@@ -14,9 +14,9 @@ the largest entry and thus the quantisation step. For rows of the Magic: The Gat
 rotation reduces the norm of the quantisation error from 0.020 to 0.011. The rotation multiplies the
 coordinates by random signs and applies the fast Hadamard transform, in vectors of 16 float32
 numbers (``simd.hadamard``). A transform covers as many coordinates as the largest power of two that
-is at most d. If d is not a power of two, a first transform covers the first coordinates and a
-second transform covers the last coordinates, so no padding is needed. Rows of fewer than 16
-coordinates are padded to 16.
+is at most d. If d is not a power of two, the row is transformed twice: first its first coordinates,
+and then its last coordinates. The two transforms overlap, so no padding is needed. Rows of fewer
+than 16 coordinates are padded to 16.
 
 Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """
@@ -54,8 +54,8 @@ _UNDERFLOW = np.float32(1e-18)
 # The largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)
 # The number of rows that are sorted and divided into panels together. The offsets of the rows of
-# one chunk differ little, and the buffer of these rows, 1 kB per column, stays in the second-level
-# cache.
+# one chunk differ little. The buffer of these rows takes 1 kB per column and stays in the
+# second-level cache.
 CHUNK = 8 * PANEL
 # XOR with this constant adds 128 to each of the four signed codes of a word.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
@@ -119,7 +119,7 @@ def rotate_row(x, width, signs):
 
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
-    """Set products[i] to the inner product of `shift` and the row factors[i] * rows[i] - shift.
+    """Set products[i] to the inner product shift · (factors[i] * rows[i] - shift).
 
     The kernel processes the rows i from lo to hi. `rows` is a Rows (n, d), and `products` (n,) is
     float64.
@@ -173,7 +173,7 @@ def _pack_chunk(
     chunk, layout, scaled, offsets, panels, buffer, codes, measured, largest, squares, positions,
     row_numbers,
 ):  # fmt: skip
-    """Pack one chunk as prepare_item_panels does; overwrite `buffer` and the later arguments."""
+    """Pack one chunk for prepare_item_panels; overwrite `buffer` and all arguments after it."""
     isa, words, signs = layout.isa, layout.words, layout.signs
     rows, shift = scaled.rows, scaled.shift
     factors, coefficients = scaled.factors, scaled.coefficients

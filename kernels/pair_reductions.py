@@ -2,8 +2,8 @@
 
 A score is a float64 dot product whose terms are added in the order of the dimensions
 (``dot_tile``). Therefore, every kernel computes bit-for-bit the same score for a pair. A *strip* is
-a group of a few neighbouring rows. A kernel never stores the scores of all pairs: at any time, it
-stores only the scores of one strip with all rows.
+a group of a few neighbouring rows. A kernel never stores the scores of all pairs. At any time, it
+stores at most the scores of the pairs that the rows of one strip form with all rows.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ from .row_argsort import DIGITS, argsort_row, top_k_of_row
 # The number of rows in one strip of pair_histograms. All rows of a strip are multiplied by a panel
 # while the panel is in the cache.
 STRIP = 16 * ROWS
-# The distance between the lower edge of the first bin and the score -1, in bin widths. With this
-# offset, the score 0 and other simple fractions lie inside a bin and not on an edge.
+# The score -1 lies this many bin widths above the lower edge of the first bin. With this offset,
+# the score 0 and other simple fractions lie inside a bin and not on an edge.
 OFFSET = 0.3719
 
 
@@ -55,13 +55,14 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 
     The rows are divided into strips of 96 rows. A pair i < j is counted if row i lies in one of the
     strips from `begin` to `stop`. The strips from `begin` to `stop` are divided into Q parts: part
-    q consists of every Q-th strip from strip begin + q on. The kernel counts the parts lo to hi.
-    `clustered` is a ClusteredRows, and `margin` is a bound on the rounding error of a score, in bin
-    widths. The numbers of pairs are added to `counts` (parts, strata, 2, bins) int64. The third
-    index of `counts` is 1 for a pair of rows in the same cluster, and 0 for other pairs. The number
-    of scores that rounding errors may have moved to a neighbouring bin is added to `near` (parts,
-    strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. With strata, the kernel is
-    fastest if neighbouring rows have similar levels.
+    q consists of every Q-th strip from strip begin + q on. The kernel counts the pairs of parts lo
+    to hi. `clustered` is a ClusteredRows, and `margin` is a bound on the rounding error of a score,
+    in bin widths. The kernel adds the numbers of pairs to the int64 array `counts` (parts, strata,
+    2, bins). The third index of `counts` is 1 for a pair of rows in the same cluster, and 0 for
+    other pairs. Rounding errors may have moved some scores to a neighbouring bin. The kernel adds
+    the number of these scores to the int64 array `near` (parts, strata, 2, 1). The kernel takes
+    O(96 n d) time per strip. With strata, the kernel is fastest if neighbouring rows have similar
+    levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -114,7 +115,7 @@ def score_strip(first_row, last_row, rows, panels, scores):
 
 @kernel
 def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
-    """Write the average precision at R of row queries[q] to values[q], for q from lo to hi.
+    """For each q from lo to hi, set values[q] to the average precision at R of row queries[q].
 
     R is the number of other rows with the label of the query; ``label_ranks.precision_of_ranked``
     defines the average precision at R. `queries` (n_q,) is int64, `rows` (n, d) holds float64 unit
@@ -166,11 +167,12 @@ def rank_excess(scores, self_row, neighbors):
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
     """For each row from lo to hi, write two rank excesses to `excess` (n, 2).
 
-    `excess` is int64. The entry excess[i, 0] is the result of rank_excess for the scores in X and
-    the k rows that are nearest to row i in Y. The entry excess[i, 1] is the result of rank_excess
-    for the scores in Y and the k rows that are nearest to row i in X. `X` and `Y` (n, d) hold
-    float64 unit rows, and `X_panels` and `Y_panels` hold the same rows in packed form. The kernel
-    takes O((hi - lo) n (d + k)) time and allocates memory for 12 n scores.
+    `excess` is int64. Both entries of excess[i] are results of rank_excess. For excess[i, 0], the
+    scores of row i are those in X, and the neighbours are the k rows that are nearest to row i in
+    Y. For excess[i, 1], X and Y are exchanged: the scores are those in Y, and the neighbours are
+    the k rows that are nearest to row i in X. `X` and `Y` (n, d) hold float64 unit rows, and
+    `X_panels` and `Y_panels` hold the same rows in packed form. The kernel takes O((hi - lo) n (d +
+    k)) time and allocates memory for 12 n scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))

@@ -34,7 +34,7 @@ EUCLIDEAN = 2
 def score_pairs(
     metric_type, queries, query, query_norm, items, norms, offsets, rows, count, scores
 ):
-    """Write the float64 scores of one query and the items rows[:count] to scores[:count].
+    """Score the items rows[:count] for one query in float64; write the scores to scores[:count].
 
     `queries` (n, d) and `items` (p, d) are Rows, and `query` is the number of the query. `norms`
     (p,) holds the norms of the items. `offsets` holds the offsets of the items, or is empty if all
@@ -97,7 +97,7 @@ def cosine(product, norm):
 
 @kernel
 def order_by_item(rows, n_items):
-    """Return an order (m,) int32 of m pairs that visits the items roughly by item number.
+    """Sort m pairs roughly by item number; return their positions in this order, (m,) int32.
 
     `rows` (m,) holds the item number of each pair; all item numbers are below n_items.
     """

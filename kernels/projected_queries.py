@@ -39,12 +39,12 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import multiply_item
 from .tiles import numbers_below
 
-# This placeholder replaces the product of a slot that was dropped, because its projected codes show
-# that it cannot reach the threshold.
+# A slot is dropped if its projected codes show that it cannot reach the threshold. This placeholder
+# takes the place of the product of a dropped slot.
 _DROPPED = np.int32(-(2**31))
 # The full codes of a slot can be multiplied alone, or together with the other slots of its panel.
-# Multiplied alone, they take _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as long. We
-# measured this on Zen 4.
+# A slot that is multiplied alone takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times
+# as long as a slot that is multiplied together with its panel. We measured this factor on Zen 4.
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 
@@ -52,8 +52,8 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 def projection_costs_more(n_hits, n_panels, n_queries, items):
     """Return whether searching n_panels panels would have been faster without projected codes.
 
-    In these panels, n_hits slots were not ruled out by their projected codes, and their full codes
-    were multiplied one slot at a time.
+    In these panels, the projected codes did not rule out n_hits slots. The full codes of the n_hits
+    slots were multiplied one slot at a time.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -124,10 +124,10 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
 def _find_best_of_multiplied(
     i, lo, k, first_rank, dropped_below, queries, items, codes, products, largest_products, buffers
 ):
-    """Find the best k rows of query i as ``find_best`` does, although some products are missing.
+    """Do the work of ``find_best`` for query i if the products of some slots are missing.
 
-    Every product that is missing is below the threshold `dropped_below`. The function returns -1 if
-    a row whose product is missing may be among the best k.
+    Every missing product is below the threshold `dropped_below`. If a slot with a missing product
+    may be among the best k, the function returns -1.
     """
     rank = min(first_rank, largest_products.shape[0])
     guess = guess_threshold(i, lo, rank, dropped_below, items, codes, largest_products, buffers)
@@ -151,7 +151,7 @@ def _find_best_of_multiplied(
 def _multiply_by_projection(
     lo, hi, settings, queries, items, codes, products, largest_products, buffers, dropped_below
 ):
-    """Multiply the full codes of the slots whose upper bounds reach an estimated threshold.
+    """Estimate a threshold for each query; multiply the full codes of slots that may reach it.
 
     If the upper bound of a slot does not reach the threshold, the product of the slot becomes
     _DROPPED. The threshold of each query is written to dropped_below.
@@ -175,7 +175,11 @@ def _multiply_by_projection(
 
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
-    """Raise the threshold of query i to the rank-th largest of the panels' largest scores."""
+    """Raise the threshold of query i according to the largest scores of the panels.
+
+    The largest score of each panel is estimated. The rank-th largest of these estimates becomes the
+    new threshold, unless it is lower than the present threshold.
+    """
     bound_terms = codes.bound_terms
     bound_terms[THRESHOLD, i] = guess_threshold(
         i, lo, min(rank, hi - lo), bound_terms[THRESHOLD, i], items, codes, largest_products[i],

@@ -61,11 +61,11 @@ class ProjectedQueries(NamedTuple):
         For each panel of queries, the number of tiles that were compared by projected codes, and
         the number of hits in these tiles.
     uses_full_codes : uint8 array (panels,)
-        1 for each panel of queries whose full codes are multiplied instead of the projected codes,
-        and 0 for the other panels.
+        For each panel of queries, 1 if only the full codes are multiplied, and 0 if the projected
+        codes are multiplied first.
     min_products : float32 array (32,)
-        For each query, the smallest tile score with which an item may reach the threshold of the
-        query.
+        For each query, a lower bound on the tile score of every item that may reach the threshold
+        of the query.
     """
 
     packed: Any
@@ -78,9 +78,10 @@ class ProjectedQueries(NamedTuple):
     min_products: Any
 
 
-# Queries are projected only if a sufficient share of their squared norms lies along the axes. This
-# share must be at least _MIN_SHARE times the corresponding share for the items. The shares are
-# estimated from 32 axes, with relative errors of up to 25 %.
+# Queries are projected only if a sufficient share of their squared norms lies along the axes. The
+# same share is computed for the items, and the share of the queries must be at least _MIN_SHARE
+# times as large as the share of the items. The shares are estimated from 32 axes, with relative
+# errors of up to 25 %.
 _MIN_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.
@@ -215,10 +216,11 @@ def empty_projected_queries(n_panels, items):
 
 @kernel
 def pack_projected_queries(lo, hi, batch, queries, items, n_projected, packed, bound_terms, steps):
-    """Project `n_projected` panels of the queries batch[lo:hi], and return a ProjectedQueries.
+    """Project the first `n_projected` panels of a block of queries; return a ProjectedQueries.
 
-    The arguments `packed`, `bound_terms` and `steps` belong to the Block of the queries. If the
-    items have no projection, no panel is projected.
+    The block consists of the queries batch[lo:hi]. The arguments `packed`, `bound_terms` and
+    `steps` belong to the Block of these queries. If the items have no projection, no panel is
+    projected.
     """
     n_panels = bound_terms.shape[0] if items.projection.words > 0 else 0
     projected = empty_projected_queries(n_panels, items)
@@ -292,7 +294,7 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
 def _pack_projected_query(
     isa, i, row, coordinates, eta, words, projected_terms, corrections, at, packed, codes, measured
 ):
-    """Pack the projected codes of query i of a panel; return 1 over the quantisation step.
+    """Pack the projected codes of query i of a panel; return the inverse of the quantisation step.
 
     The bound terms of the query, except for STEP_RATIO and OFFSET_WEIGHT, are written to
     projected_terms, and the correction of the query is written to corrections[at].

@@ -7,28 +7,31 @@ position of the item in its panel, and j is the position of the query in its pan
 ``candidate_filter`` proves that only hits can reach the threshold of their query.
 
 Refinement. With AVX2, the codes of queries are coarse, because products are added in int16. A tile
-therefore has several times as many hits as with finer codes. The *remainder* of a query is the
-query minus the step times its codes, and it has codes of its own. For each hit, the product of the
-codes of the remainder and of the item refines the score of the tile. The hit is dropped if its
-refined score does not reach the threshold. In the notation of ``candidate_filter``, a' = s q + e,
-where e is the remainder, and e = s' q' + e' with codes q' of at most 63 in magnitude. Let r be the
-integer next to (s' / s) (q' · c), computed in float32. The refined score is v + r, and
+therefore has several times as many hits as with finer codes. The codes of a query, multiplied by
+the step, approximate the query, and the *remainder* is the query minus this approximation. The
+remainder is quantised, too, so it has codes of its own. For each hit, the codes of the remainder
+are multiplied by the codes of the item, and the product refines the score of the tile. The hit is
+dropped if its refined score does not reach the threshold. In the notation of ``candidate_filter``,
+a' = s q + e, where e is the remainder, and e = s' q' + e' with codes q' of at most 63 in magnitude.
+The number (s' / s) (q' · c) is computed in float32, and rounded to the nearest integer r. The
+refined score is v + r, and
 
     a' · b' = s t (v + (s' / s) (q' · c)) + e' · b' + (s q + s' q') · f.
 
 - |s q + s' q'| ≤ |a'| + |e'| ≤ |a'| + |e|, so the bound term CODE_NORM also bounds the last term.
 - r differs from (s' / s) (q' · c) by less than 2: rows have at most 65,000 columns, so |r| is at
   most 65,000 * 127 / 2 = 4.1e6, three roundings to float32 change it by at most 0.74, and rounding
-  to an integer changes it by 0.5. A panel whose largest entry is x has t = x / 127 ≤ N / 127, or
-  only zero codes, for which r = 0. The difference therefore changes the product by at most
-  (2 / 127) s N. The bound term RESIDUAL_NORM contains 2 / 126 in addition to |e'| / s.
+  to an integer changes it by 0.5. If the largest entry of a panel is x, the step t of the panel is
+  x / 127, which is at most N / 127. If a panel has only zero codes, r is 0. The difference
+  therefore changes the product by at most (2 / 127) s N. The bound term RESIDUAL_NORM contains 2 /
+  126 in addition to |e'| / s.
 - The remainder e is computed in float32, with an error of at most 2^-24 (|s q| + |e|), which SLACK
   covers.
 
 In int16, a sum of two products is at most 2 * 255 * 63 = 32,130. No further products are added to
 this sum in int16.
 
-In this file, p is the number of a panel of items, and q is the number of a panel of queries.
+In this file, p is the index of a panel of items, and q is the index of a panel of queries.
 """
 
 from typing import Any, NamedTuple
@@ -58,8 +61,9 @@ from .simd.panel import (
 from .simd.tile_scores import multiply_group, multiply_item, score_panel, score_panel_by_item
 from .tiles import aligned_empty
 
-# A refined score is rounded by less than two units. A unit is the step of the query times the step
-# of the panel, and the step of the panel is at most 1 / 127 of the largest norm of an item.
+# The rounding error of a refined score is less than two units. A unit is the step of the query
+# times the step of the panel, and the step of the panel is at most 1 / 127 of the largest norm of
+# an item.
 _ROUNDING_OF_REFINED = np.float32(2.0 / 126.0)
 
 
@@ -238,7 +242,7 @@ def find_hits(isa, p, q, items, block):
 def keep_refined_hits(p, q, n_hits, items, block):
     """Refine the scores of the n_hits hits of a tile; drop those below the threshold.
 
-    The function returns the number of remaining hits. If hits are not refined, all remain.
+    The function returns the number of remaining hits. If hits are not refined, all hits remain.
     """
     if int16_words(items.isa) == 0 or n_hits == 0:
         return n_hits
@@ -248,7 +252,7 @@ def keep_refined_hits(p, q, n_hits, items, block):
 
 @borrowing_kernel
 def refine_hits(p, q, n_hits, items, block):
-    """Add to the scores of the n_hits hits of a tile the products of the queries' remainders."""
+    """For each of n_hits hits of a tile, add the product of the query's remainder to the score."""
     isa, words, remainders = items.isa, items.words, block.remainders
     products, last = block.products, -1
     for at in range(n_hits):

@@ -22,9 +22,9 @@ from .simd.panel import PANEL
 from .simd.quantise import largest_group_sum, measure_row, quantise_row
 from .simd.row_products import row_product
 
-# The largest weight by which a query multiplies the offset of an item. The weighted offset is then
-# added to the inner product, which has the weight 1. With a larger weight, a float32 sum of the
-# inner product and the weighted offset would not be precise enough.
+# The largest weight by which a query multiplies the offset of an item. The offset, multiplied by
+# the weight, is added to the inner product, which is not weighted. With a larger weight, a float32
+# sum of the inner product and the weighted offset would not be precise enough.
 _MAX_OFFSET_WEIGHT = 2.0**20
 # A query is *ordinary* if its norm lies between these limits. The products of an ordinary query
 # with an item neither overflow nor vanish, provided that the item can be scored at all.
@@ -33,7 +33,7 @@ _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
 # products are added form a group. In every group, the positive codes must add up to at most this
 # number, and so must the magnitudes of the negative codes.
 _LARGEST_INT16_SUM = 128
-# No code of the remainder of a query exceeds this magnitude. The codes of an item are multiplied as
+# The largest magnitude of a code of a query's remainder. The codes of an item are multiplied as
 # numbers between 1 and 255, so the sum of two products then fits in int16.
 _LARGEST_REMAINDER_CODE = np.float32(63.0)
 

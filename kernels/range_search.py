@@ -92,7 +92,7 @@ def list_candidates_of_few(lo, hi, items, queries, min_scores, lists):
 def _multiply_by_projection(
     first, last, lo, hi, items, codes, projected, projected_words, products, largest_products, hits
 ):
-    """Multiply queries by the full codes of slots that the projected codes do not rule out.
+    """For each query, multiply the full codes of the slots that projected codes do not rule out.
 
     The kernel processes the queries lo to hi and the slots of panels `first` to `last`. A slot is
     ruled out if its projected codes show that it does not reach the threshold of the query. The
@@ -112,7 +112,7 @@ def _multiply_by_projection(
 def _list_reaching(
     query, first, last, items, queries, codes, products, largest_products, hits, lists
 ):
-    """Append to the list of a query the rows that may reach the threshold of the query.
+    """Find the rows that may reach the threshold of a query; append them to the list of the query.
 
     Only rows in panels `first` to `last` are examined.
     """

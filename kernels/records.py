@@ -44,8 +44,8 @@ class Rows(NamedTuple):
     n_columns: Any
 
 
-# A dict from NumPy types to number types. A key is the character of a NumPy type. Its value is the
-# code of the number type that arrays of this NumPy type hold.
+# A dict from NumPy types to number types. A key is the character of a NumPy type. The value is an
+# integer code, which says what kind of numbers the arrays of this NumPy type hold.
 _NUMBER_TYPES = {np.dtype(name).char: code for code, name in enumerate(ARRAY_TYPES)}
 _BYTE = np.dtype(np.uint8)
 
@@ -315,8 +315,8 @@ class ItemAddresses(NamedTuple):
     units: Any
 
 
-# The table of an ItemAddresses begins with two entries for each of these fields of Items. The first
-# entry is the address of an array, and the second is the number of elements of this array. For the
+# The table of an ItemAddresses begins with these fields of Items. Each field takes two entries: the
+# first entry is the address of an array, and the second entry is its number of elements. For the
 # field `rows`, this array holds the bytes of the rows.
 ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "row_of_slot", "packed", "small_offsets", "statistics", "shift",
@@ -340,8 +340,8 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 # bytes per row, the columns, the words per packed row, and the words per projected row.
 _NUMBER_TYPE, _ROW_BYTES, _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 7)
 TABLE_SIZE = _PROJECTED_WORDS + 1
-# ``array_at`` makes an array from an address. One of these empty arrays tells it which type the
-# array has.
+# ``array_at`` makes an array from an address. Its last argument is one of these empty arrays, and
+# the new array has the type of this empty array.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 
@@ -420,8 +420,8 @@ class Queries(NamedTuple):
         The filters of the queries; neither `self_rows` nor `excluded_indptr` is empty.
 
     A kernel that performs a whole search computes the norms and the scaling of the queries itself.
-    For a whole search, Python passes only the rows and the filters, and the arrays of the filters
-    may be empty.
+    Python therefore passes only the rows and the filters to such a kernel, and the arrays of the
+    filters may be empty.
     """
 
     rows: Any
@@ -438,8 +438,8 @@ class FewQuerySettings(NamedTuple):
     Attributes
     ----------
     first_rank : int
-        The first value of the rank r in step 4 of ``few_queries``. Step 4 scores the slots that
-        reach the r-th largest of the panels' estimates.
+        The first value of the rank r in step 4 of ``few_queries``. Step 4 computes one estimate per
+        panel, and scores the slots that reach the r-th largest estimate.
     panels_per_range : int
         The number of panels that a task searches.
     must_check : bool
@@ -486,13 +486,13 @@ class BlockSettings(NamedTuple):
     capacity, sample_stride, sample_rank, use_projection : as in PanelSettings
         The fields of PanelSettings.
     is_whole_search : bool
-        Whether one task performs a whole search: it computes the final results of a block of
-        queries in a range of panels, like the kernels for few queries. A kernel that performs a
+        Whether each task performs a whole search. Such a task computes the final results of a block
+        of queries in a range of panels, like the kernels for few queries. A kernel that performs a
         whole search does not read the argument `batch`.
     must_check : bool
-        Whether a kernel that performs a whole search must check that the norms of the queries are
-        ordinary (see ``query_encoding.are_ordinary``). The kernel must check the norms if no other
-        code has checked them.
+        Whether the kernel must check that the norms of the queries are ordinary (see
+        ``query_encoding.are_ordinary``). The kernel must check the norms if no other code has
+        checked them. This setting concerns only kernels that perform a whole search.
     """
 
     queries_per_block: Any
@@ -540,7 +540,8 @@ class SelfJoinSettings(NamedTuple):
     Attributes
     ----------
     stage : int
-        FIRST or LAST of ``self_join``, or the number of a round, from 0 on.
+        The constant FIRST or LAST of ``self_join``, or the number of a round. Rounds are numbered
+        from 0.
     n_blocks, panels_per_block : int
         The number of blocks, which is even, and the number of panels of a block. If the items have
         fewer than n_blocks * panels_per_block panels, the last blocks have fewer panels or none.
@@ -597,9 +598,10 @@ class SearchResults(NamedTuple):
         The best items of each query, padded with -inf and -1. Items with equal scores are ordered
         by row number.
     unproved : float32 array (n,)
-        For each query, the largest threshold (expressed as K) that may have dropped one of the best
-        k rows. The entry is -3e38 if it is certain that no such row was dropped. A query must be
-        searched again if its k-th best score among all panels is below its entry of `unproved`.
+        For each query, the largest threshold (expressed as K) because of which the search may have
+        dropped one of the best k rows. The entry is -3e38 if it is certain that no such row was
+        dropped. If the k-th best score of a query among all panels is below the entry of the query,
+        the query must be searched again.
 
     If a kernel performs a whole search, the arrays `thresholds` and `unproved` are empty.
     """
@@ -611,7 +613,7 @@ class SearchResults(NamedTuple):
 
 
 class CandidateLists(NamedTuple):
-    """The outputs of a range search: the candidates of each query.
+    """The outputs of a range search, which hold a list of candidates for each query.
 
     The list of query i is rows[starts[i] : starts[i + 1]], and `starts` (n + 1,) is int64. `counts`
     (n,) int64 holds the number of candidates of each query, including candidates for which the list
@@ -671,7 +673,7 @@ class Csr(NamedTuple):
 
 
 class BitViews(NamedTuple):
-    """The arrays of a Csr as unsigned integers, so that loops that compare them are vectorised.
+    """The arrays of a Csr as unsigned integers, whose comparisons the compiler can vectorise.
 
     `columns` holds the indices of the matrix, and `values` holds the bits of its data. `magnitude`
     is a mask of all bits of a value except the sign bit, and `infinity` holds the bits of positive
@@ -721,8 +723,8 @@ class CertificateSearch(NamedTuple):
     levels : float64 array
         The conditions (see ``certificates``) that a certified radius may have, in ascending order.
     depth : int
-        The largest number of times that ``certificates.refined_certificate`` bisects the range of a
-        norm ratio.
+        ``certificates.refined_certificate`` bisects the range of a norm ratio at most this many
+        times in succession.
     """
 
     first: Any
@@ -798,7 +800,7 @@ class ClusteredRows(NamedTuple):
     ----------
     rows, panels : float64 array (n, d), and the same rows packed by ``dot_tile.pack_rows``
     ends : int64 array (n,)
-        For each row, the number of the first row after the cluster of the row.
+        For each row, the index of the first row that comes after the row's cluster.
     levels : float64 array (n,)
         The level of a pair is the sum of the levels of its rows.
     boundaries : float64 array (strata - 1,)

@@ -19,8 +19,8 @@ _AHEAD = 16
 # The number of input rows that are multiplied by the matrix `root` at the same time. Each row of
 # `root` is loaded only once for all of these input rows.
 _ROWS = 4
-# The number of rows that are hashed at the same time. While one hash waits for its previous step,
-# the other hashes advance.
+# The number of rows that are hashed at the same time. Each step of a hash needs the result of the
+# previous step. While one hash waits for this result, the CPU computes steps of the other hashes.
 _HASHED = 8
 
 
@@ -32,8 +32,9 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
     `root` (d, r) are float64, and `largest` is at least the largest singular value of `root`. The
     result is written to `out` (n, r) float64. An entry of rows[i] whose relative difference from
     the mean is at most 1e-14 counts as equal to the mean. If the norm of out[i] is at most 1e-12 *
-    largest * |rows[i] - mean|, out[i] would hold only rounding errors and is set to zero. The
-    kernel takes O((hi - lo) d r) time, and adds the terms of each sum in the order of the columns.
+    largest * |rows[i] - mean|, the kernel regards the entries of out[i] as rounding errors, and
+    sets them to zero. The kernel takes O((hi - lo) d r) time, and adds the terms of each sum in the
+    order of the columns.
     """
     depth, width = root.shape
     centred = np.empty((_ROWS, depth))

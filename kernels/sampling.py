@@ -1,8 +1,8 @@
 """Sampling of items without replacement, one after another, in proportion to their weights.
 
 For row i, the weight of an item of cluster c is preference[i, c] times a weight that does not
-depend on the row. Therefore, no row needs a list of the weights of all p items. This module
-contains two algorithms for sampling in proportion to the weights:
+depend on the row. Therefore, the weights of the p items need not be stored separately for each row.
+This module contains two algorithms for sampling in proportion to the weights:
 
 - Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
   O(log p) time.
@@ -11,8 +11,8 @@ contains two algorithms for sampling in proportion to the weights:
   adds logarithms of weights, which do not underflow, so weights may be arbitrarily small.
 
 Suppose that repeated draws have selected some items. Further draws then select a sample without
-replacement from the remaining items. Repeated draws may therefore be stopped at any time, and
-replaced with a race among the remaining items.
+replacement from the remaining items. Repeated draws may therefore be stopped at any time, and a
+race among the remaining items may select the rest of the sample.
 """
 
 import math
@@ -59,7 +59,7 @@ def _first_above(cumulative, first, last, target):
 
 @borrowing_kernel
 def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, sample):
-    """Draw distinct items for row i in at most max_draws draws; return how many were drawn.
+    """Draw distinct items for row i, with at most max_draws draws; return the number of items.
 
     The items are written to `sample`, and marked in `is_taken`. `mass` has one entry per cluster
     and is overwritten. The other arguments are described in sample_rows.

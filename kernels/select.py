@@ -12,7 +12,8 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 
 # The gaps of Shell's sort. Source of _CIURA: Ciura, Best increments for the average case of
-# Shellsort, FCT 2001. Each gap of _LARGER is 2.25 times the gap that follows it in GAPS.
+# Shellsort, FCT 2001. Each number in _LARGER is 2.25 times the next smaller gap, rounded down to an
+# integer.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
@@ -27,10 +28,10 @@ def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
-    swap for each value. After each swap, the result of a comparison, 0 or 1, is added to the
-    position at which the first part ends. The partition therefore has no branch that a CPU could
-    mispredict. A query usually has 100 to 500 candidates. For 100 to 500 values, the partition
-    without a branch is 2.5 times as fast as a partition with a branch.
+    swap for each value. After each swap, the end of the first part moves by the result of a
+    comparison, which is 0 or 1. The partition therefore has no branch that a CPU could mispredict.
+    A query usually has 100 to 500 candidates. For 100 to 500 values, the partition without a branch
+    is 2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -187,15 +188,14 @@ def keep_best(keys, rows, count, k, scratch):
 def _move_best(keys, rows, count, bound, ties):
     """Move all entries with keys above the bound, and some with keys equal to it, to the front.
 
-    Of the entries whose keys are equal to the bound, the `ties` entries with the lowest rows are
-    moved.
+    Only `ties` entries with keys equal to the bound are moved, namely those with the lowest rows.
     """
     n_equal = 0
     for i in range(count):
         if keys[i] == bound:
             n_equal += 1
-    # An entry with a key equal to the bound is moved if its row number is at most last_row. If
-    # last_row is -1, all entries with keys equal to the bound are moved.
+    # If the key of an entry equals the bound, the entry is moved only if its row number is at most
+    # last_row. If last_row is -1, every entry whose key equals the bound is moved.
     last_row = rows[0] * 0 - 1
     if n_equal > ties:
         last_row = _nth_lowest_row(keys, rows, count, bound, ties)
@@ -208,7 +208,7 @@ def _move_best(keys, rows, count, bound, ties):
 
 @borrowing_kernel
 def _nth_lowest_row(keys, rows, count, bound, n):
-    """Return, by bisection, the n-th lowest row of the entries whose keys equal the bound.
+    """Among the entries whose keys equal the bound, find the n-th lowest row by bisection.
 
     No two entries may have the same row.
     """

@@ -1,9 +1,9 @@
 """Exact top-k of a self-join: the queries are the items, and each pair of rows is multiplied once.
 
-In a self-join, the inner product of rows a and b decides both whether row b is a neighbour of row a
-and whether row a is a neighbour of row b. The kernel therefore multiplies the codes of a pair once,
-and compares the product with the thresholds of both rows. With AVX2 and k = 10, a self-join of
-30,000 rows of 384 columns takes 0.6 to 0.8 times as long as a search that multiplies every pair
+In a self-join, row b may be a neighbour of row a, and row a may be a neighbour of row b. The inner
+product of the two rows decides both questions. The kernel therefore multiplies the codes of a pair
+once, and compares the product with the thresholds of both rows. With AVX2 and k = 10, a self-join
+of 30,000 rows of 384 columns takes 0.6 to 0.8 times as long as a search that multiplies every pair
 twice (``docs/dev/costs.md``, "Self-joins").
 
 Stages. Python divides the panels into blocks, and calls the kernel for one stage after another. The
@@ -11,9 +11,9 @@ stage is a field of the settings:
 
 - Stage ``FIRST`` packs the rows of every block as queries, and estimates their thresholds from a
   sample of panels, as ``tile_top_k`` does.
-- In a round, each block is compared with one other block, and no block belongs to two tasks. The
-  tasks of a round can therefore run at the same time without a lock, although a task changes the
-  thresholds and candidates of both of its blocks. With an even number m of blocks, m - 1 rounds
+- In a round, each block is compared with one other block. A task compares two blocks, and changes
+  the thresholds and candidates of both. No block belongs to two tasks of a round, so the tasks of a
+  round can run at the same time without a lock. With an even number m of blocks, m - 1 rounds
   compare each block with every other block, like the rounds of a chess tournament (``opponents``).
 - Stage ``LAST`` compares the rows of each block with each other, scores the remaining candidates in
   float64, and writes the results (``candidate_buffers``).
@@ -31,17 +31,18 @@ For every row i, the scaled query a'(i) and the scaled item b'(i) are proportion
     a'(i) · b'(j) / slope(i) = a'(j) · b'(i) / slope(j),
 
 apart from rounding errors. SLACK covers the rounding errors of this equation, and those of the
-float32 operations of this file: SLACK exceeds the bound for rotated rows (2^-17.8, see ``packing``)
-by 180 times the largest relative rounding error of one float32 operation. Let unit(j) be s(j) /
-slope(j), multiplied by a constant that is the same for all rows. All bound terms of row i are
-divided by s(i). The inner product a'(i) · b'(j), divided by s(i), is therefore at most
+float32 operations of this file. The bound for rotated rows is 2^-17.8 (``packing``). SLACK is
+larger by 180 times the largest relative rounding error of one float32 operation. Let unit(j) be
+s(j) / slope(j), multiplied by a constant that is the same for all rows. All bound terms of row i
+are divided by s(i). The inner product a'(i) · b'(j), divided by s(i), is therefore at most
 
     (v t(i) + error(j)) unit(j) / unit(i).
 
 The offset of j times the weight of i is added to this bound. If row j becomes a candidate of row i,
-the bound is stored in place of a tile score, as an integer. The number that ``candidate_buffers``
-computes from this integer is at least the bound. The functions of ``candidate_buffers`` therefore
-need not know which of the two rows was the query when the product was computed.
+an integer that stands for the bound takes the place of the tile score. The integer is chosen so
+that ``candidate_buffers`` computes from it a number that is at least the bound. The functions of
+``candidate_buffers`` therefore treat both rows of a pair alike, whichever of the two was the query
+when the product was computed.
 """
 
 import numpy as np
@@ -80,9 +81,9 @@ from .tiles import aligned_empty
 # A self-join begins with the stage FIRST and ends with the stage LAST. The stages between these two
 # are the rounds, which are numbered from 0.
 FIRST, LAST = -1, -2
-# A task compares this many panels of queries with every panel of items, and only then continues
-# with the next panels of queries. The queries therefore stay in the second-level cache. The results
-# are also written for this many panels of queries at once.
+# A task divides its panels of queries into groups of this many panels. It compares a group with
+# every panel of items before it begins with the next group, so that the queries of the group stay
+# in the second-level cache. The results are also written group by group.
 _PANELS_AT_ONCE = 8
 # The inner product of two rows of codes is below this number, and the number fits in int32.
 _LARGEST_PRODUCT = np.float32(2.1e9)
@@ -280,12 +281,13 @@ def _compare_panels(
 
 @borrowing_kernel
 def _set_terms(p, q, residual_norm, statistics, all_bound_terms, units, terms):
-    """Set the numbers that ``list_hits_of_both`` compares with the scores of a tile.
+    """Compute the bounds with which ``list_hits_of_both`` compares the scores of a tile.
 
     Item i can reach the threshold of query j only if the product of their codes is at least
-    terms[0, j]. In the other direction, row j can reach the threshold of row i only if the product
-    is at least terms[3, i] * terms[1, j] - terms[2, j]. The products are refined if residual_norm
-    is RESIDUAL_NORM, and not refined if it is UNREFINED_RESIDUAL_NORM.
+    terms[0, j]. The roles of the two rows can be exchanged: row j can reach the threshold of row i
+    only if the product is at least a second bound, terms[3, i] * terms[1, j] - terms[2, j]. The
+    products are refined if residual_norm is RESIDUAL_NORM, and not refined if it is
+    UNREFINED_RESIDUAL_NORM.
     """
     inverse_step = statistics[p, INVERSE_STEP]
     bound_terms, terms_of_items = all_bound_terms[q], all_bound_terms[p]

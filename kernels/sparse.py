@@ -49,9 +49,9 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
-    For each row of Y, the kernel tests whether one entry in the last panel of columns is finite. It
-    is enough to test one entry per row, because a non-finite value in row i of X makes every entry
-    of Y[i] non-finite.
+    In each row of Y, the kernel tests whether a single entry is finite; this entry lies in the last
+    panel of columns. It is enough to test one entry per row, because a non-finite value in row i of
+    X makes every entry of Y[i] non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
@@ -94,8 +94,9 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
     """Multiply rows `first` to `last` as _multiply does, and prefetch the non-zeros of later rows.
 
-    Before the kernel multiplies a group of _ROWS_AT_ONCE rows, it prefetches as many later
-    non-zeros as the group has, namely those that lie _VALIDATED_AT_ONCE positions after the group.
+    The rows are multiplied in groups of _ROWS_AT_ONCE rows. Let s and e be the first and the last
+    position of the non-zeros of a group. Before the kernel multiplies the group, it prefetches the
+    non-zeros at the positions from s + _VALIDATED_AT_ONCE to e + _VALIDATED_AT_ONCE.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
@@ -181,7 +182,7 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 
 @kernel
 def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
-    """Set Z[task] to X'X Q, restricted to a part of the rows of X and a group of columns of Q.
+    """For each task, set Z[task] to X'X Q for some rows of X and a group of columns of Q.
 
     The kernel performs the tasks lo to hi. `Q` (p, l) is a float array in C order. The other
     arguments, the tasks and the output are described in rmatmul_parts. X Q is never stored in

@@ -32,7 +32,7 @@ _add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)
 
 
 class Transposes(NamedTuple):
-    """The transposes of blocks of up to ROWS rows of a CSR matrix with p columns.
+    """A CSR matrix with p columns, divided into transposed blocks of up to ROWS rows.
 
     `boundaries` (blocks + 1,) int64 holds the row at which each block begins. `starts` (blocks, p +
     1) int32 holds the position of the first entry of each column, counted from the first non-zero
@@ -65,7 +65,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code even for None.
+    Numba would compile the code that reads `data` even if the field were None.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
@@ -104,8 +104,8 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
     """Set Y[i - first] to the product X[i] @ panel, for the rows i from `first` to `last`.
 
-    The rows of the panel are divided into ranges of item_rows rows. The kernel adds the products of
-    all rows i with one range before it begins with the next range.
+    The rows of the panel are divided into ranges of item_rows rows. For all rows i, the kernel adds
+    the products with the first range, then the products with the second range, and so on.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:
@@ -143,7 +143,7 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """Set Z[part] to X'X times `panel`, where X stands for the part's rows, for parts lo to hi.
+    """For each part from lo to hi, set Z[part] to P'P times `panel`, where P is the part of X.
 
     `first_blocks` (parts + 1,) int64 holds the block at which each part begins, and `transposes` is
     the Transposes of X. `X`, `panel` and `item_rows` are described in matmul_blocks. The output is

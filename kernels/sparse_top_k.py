@@ -119,9 +119,9 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound on the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. Let r
-    be k + n_excluded. The r-th largest of the groups' maxima is a lower bound on the r-th best
-    scaled sum, because r groups contain at least one item each that reaches this maximum. The
-    function returns this maximum, lowered by a margin for rounding errors. If fewer than r groups
+    be k + n_excluded, and let m be the r-th largest of the groups' maxima. Each of r groups
+    contains an item whose scaled sum is at least m, so m is a lower bound on the r-th best scaled
+    sum. The function returns m, lowered by a margin for rounding errors. If fewer than r groups
     have a positive maximum, the function returns the smallest positive number of the type of
     `factors`. `maxima` has one entry per group and is overwritten.
     """
@@ -170,8 +170,8 @@ def _keep_positive(
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
             # Of two items with equal scores, the one with the lower number ranks first, and items
-            # are visited by ascending number. An item whose score only equals the k-th best score
-            # so far is therefore not among the best k.
+            # are visited by ascending number. Therefore, an item is among the best k only if its
+            # score exceeds the k-th best score so far.
             if score < minimum or score <= threshold or not _passes_filters(self_row, excluded, j):
                 continue
             scores[count], columns[count] = score, j

@@ -3,33 +3,35 @@
 Threshold. The first threshold tau of a query is an estimate. The kernel computes the largest score
 of each panel in a sample. The r-th largest of these scores becomes tau, where the rank r is a
 setting. The panels in the first half of the sample are scored twice, the first time only to
-estimate tau. While the panels in the second half of the sample are scored, the estimate of tau
-rises, and candidates are collected (``candidate_buffers``). At the end of a search, the k-th best
-score of a query shows whether the estimate of tau was low enough. If the estimate was too high, the
-query is marked and searched again without an estimate.
+estimate tau. When the panels in the second half of the sample are scored, their scores raise the
+estimate of tau, and the search begins to collect candidates (``candidate_buffers``). At the end of
+a search, the estimate of tau is compared with the k-th best score of the query. If the estimate was
+higher, it may have dropped one of the best k rows, so the query is marked and searched again
+without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Without a lock, each task writes its proved
 thresholds to the shared array, and reads the thresholds of other tasks. The numbers that a task
 reads in the shared array do not affect the results, for two reasons:
 
-- Every value that a task writes to the shared array is a lower bound on the k-th best score among
-  all panels, because the task has scored k rows whose scores are at least this value. An update may
-  be delayed, or may be lost because two tasks write at once. After a delayed or lost update, the
-  array still holds an older bound. The older bound is lower, so fewer pairs are dropped.
+- Before a task writes a value to the shared array, it has scored k rows whose scores are at least
+  this value. The value is therefore a lower bound on the k-th best score among all panels. An
+  update may be delayed, or may be lost because two tasks write at once. After a delayed or lost
+  update, the array still holds an older bound. The older bound is lower, so fewer pairs are
+  dropped.
 - Even if a value in the shared array were wrong, the results would still be exact. For each query,
   a task compares the k-th best score that it found with the last threshold that it used. If the
   score is lower than the threshold, the task reports the threshold as ``unproved``. The reported
   threshold may be of any kind: an estimate, the threshold of another task, or even a torn or
-  damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
-  which it was dropped. After the results of all ranges have been merged, a query is searched again
-  if its k-th best score is below one of the reported thresholds. The second search of a query uses
-  no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
-  threshold.
+  damaged value. If a task drops a pair because of a threshold, the float64 score of the pair is
+  strictly below this threshold. After the results of all ranges have been merged, a query is
+  searched again if its k-th best score is below one of the reported thresholds. The second search
+  of a query uses no estimates. If a third search is necessary, its tasks do not share thresholds.
+  NaN never becomes a threshold.
 
-In this file, `query` is the number of a query of the search, and i is the position of the query in
-the block. The number of the query's panel is q, and j is the position of the query in this panel.
-The number of a panel of items is p.
+In this file, `query` is the index of a query in the search, and i is the position of the query in
+the block. The index of the query's panel is q, and j is the position of the query in this panel.
+The index of a panel of items is p.
 """
 
 from typing import Any, NamedTuple
@@ -64,8 +66,8 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# Stage 1 of _sweep finds more hits per tile than stage 2, by about this factor. The reason is that
-# the thresholds of stage 1 come from only one half of the sample.
+# Stage 1 of _sweep finds about this many times as many hits per tile as stage 2, because the
+# thresholds of stage 1 are estimated from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # The panels of a task are divided into 2^_SHARING_SHIFT parts of equal size. Before each part, the
 # task exchanges thresholds with the other tasks.
@@ -117,16 +119,16 @@ def _find_hits(stage, p, q, items, block, sample):
 
 @borrowing_kernel
 def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scratch, thresholds):
-    """Collect, in three stages, the candidates that reach the thresholds in a range of panels.
+    """Search a range of panels in three stages; collect the candidates that reach the thresholds.
 
-    Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
-    the largest scores of the panels in the second half of the sample, and collects the candidates
-    in these panels. Stage 2 collects the candidates in all panels that stage 1 has not searched. A
-    threshold never falls, so a slot that reaches the last threshold also reaches every earlier
-    threshold. Stage 1 has therefore collected every slot of its panels that reaches the last
-    threshold. Stage 1 of the sweep uses projected codes only for the first 32 queries, as a trial.
-    If the trial in stage 1 shows that projected codes are not too costly, stage 2 uses projected
-    codes for all queries.
+    Stage 0 scores the panels in the first half of the sample, and ranks the largest scores of the
+    panels. Stage 1 scores the panels in the second half of the sample. It also ranks the largest
+    scores of the panels, and it collects the candidates in these panels. Stage 2 collects the
+    candidates in all panels that stage 1 has not searched. A threshold never falls, so a slot that
+    reaches the last threshold also reaches every earlier threshold. In the panels that it searched,
+    stage 1 has therefore collected every slot that reaches the last threshold. Stage 1 of the sweep
+    uses projected codes only for the first 32 queries, as a trial. If the trial in stage 1 shows
+    that projected codes are not too costly, stage 2 uses projected codes for all queries.
     """
     metric_type, sample_stride = items.metric_type, settings.sample_stride
     first_panel, last_panel = settings.first_panel, settings.last_panel
@@ -150,9 +152,9 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
                 continue
             sample.is_searched[p - first_panel] = stage == 1
             if stage == 2 and p >= raise_at and items.projection.words > 0:
-                # With a higher threshold, the projected codes drop far more pairs. The threshold is
-                # raised whenever the number of searched items has doubled, because the k-th best
-                # score rises with this number.
+                # With a higher threshold, the projected codes drop far more pairs. The k-th best
+                # score rises with the number of searched items, so the threshold is raised whenever
+                # this number has doubled.
                 raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             if stage == 2 and p >= share_at and settings.is_shared:
@@ -197,8 +199,11 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     `items` is an Items, `queries` is a Queries, `batch` (n',) int64 holds query numbers, `settings`
     is a PanelSettings, and `results` is a SearchResults. The neighbours of query batch[i] are
     written to row batch[i] of the arrays of results. The tiles perform O((hi - lo) m d) operations.
-    Besides the packed queries, the kernel allocates 36 capacity + 24 k + 4 sample_rank bytes per
-    query, up to 5 bytes per panel, and 56 capacity + 32 k bytes per call.
+    The kernel allocates the packed queries, and additional memory:
+
+    - 36 capacity + 24 k + 4 sample_rank bytes per query,
+    - up to 5 bytes per panel,
+    - 56 capacity + 32 k bytes per call.
     """
     n, k = hi - lo, results.rows.shape[1]
     n_panels = settings.last_panel - settings.first_panel

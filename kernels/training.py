@@ -5,11 +5,11 @@ vector s of a user is the sum of x a over the items of the user, where x is the 
 interaction with the item. To score an interaction, the item's term ``x * a`` is first subtracted
 from ``s``: ``logit = (s - x * a) . b / temperature + bias``. If ``unit`` is true, the inner product
 is divided by the norms of both vectors. ``user_gradients`` reads the vectors of the items and
-writes the gradients of each user. ``item_updates`` reads the gradients of an item's users, in
-order, and updates the vectors of the item. A step thus processes first the users and then the
-items, as alternating least squares does. No two threads write the same vector, so results are
-bit-for-bit identical for any number of threads. Results may differ between CPUs, because the order
-in which float32 terms are added depends on the vector width of the CPU.
+writes the gradients of each user. For each item, ``item_updates`` reads the gradients of the users
+of the item, one user after the other, and updates the vectors of the item. A step thus processes
+first the users and then the items, as alternating least squares does. No two threads write the same
+vector, so results are bit-for-bit identical for any number of threads. Results may differ between
+CPUs, because the order in which float32 terms are added depends on the vector width of the CPU.
 
 The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
 has interacted, including held-out items, are *masked* for this user: they are not used as negatives
@@ -143,9 +143,9 @@ def add(factor, x, y):
 
 @relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to `out`, or x if `unit` is false; return the factor by which x is multiplied.
+    """Write x / |x| to `out` if `unit` is true, and otherwise x.
 
-    A zero row stays zero.
+    The function returns the factor by which it multiplied x. A zero row stays zero.
     """
     factor = ONE
     if unit:
@@ -216,8 +216,9 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
     """Return the loss, its derivative with respect to the logit, and a factor for the negatives.
 
     The loss is -weight * ln(e^logit / (e^logit + negatives_total * e^largest)) if `softmax` is
-    true, and otherwise -weight * ln sigmoid(logit). The factors of all interactions of a user are
-    added, and ``negative_loss`` multiplies the terms of the user's negatives by this sum.
+    true, and otherwise -weight * ln sigmoid(logit). The caller adds the factors of all interactions
+    of a user and passes the sum to ``negative_loss``, which multiplies the term of each negative by
+    this sum.
     """
     if not softmax:
         small = math.exp(-abs(logit))

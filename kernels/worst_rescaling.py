@@ -4,9 +4,9 @@ The search considers metrics diag(w) whose weights w form a vertex of the box [1
 (``intervals``), so each weight is 1 or K. A step of the search flips one weight from 1 to K or from
 K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a list of its
 nearest items is given. An edge is counted as lost if at least k listed items are nearer to the row
-than the neighbour is. An edge that is counted as lost is certainly lost, because items that are not
-listed could only increase the number of nearer items. The search compares cosines in float32. After
-the search, the edges that are lost under the best weights are counted again in float64.
+than the neighbour is. If an edge is counted as lost, it is certainly lost, whether or not items
+outside the list are nearer, too. The search compares cosines in float32. After the search, the
+edges that are lost under the best weights are counted again in float64.
 """
 
 from typing import Any, NamedTuple
@@ -71,10 +71,10 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
     """Return the number of edges that are lost if the weight of a dimension increases by `weight`.
 
-    An edge is lost if at least k listed items are nearer to the row than the neighbour is. `unit`
-    (p,) holds the coordinates of all unit rows in the dimension whose weight increases. The values
-    in `products` and `squares` (see add_dimension) do not yet include `weight`. `inverse` (p,) and
-    `scores` (m,) are overwritten.
+    An edge consists of a row and a neighbour. It is lost if at least k listed items are nearer to
+    the row than this neighbour is. `unit` (p,) holds the coordinates of all unit rows in the
+    dimension whose weight increases. The values in `products` and `squares` (see add_dimension) do
+    not yet include `weight`. `inverse` (p,) and `scores` (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -114,9 +114,9 @@ def climb(lo, hi, units, lists, search, weights, counts):
     round begins with the best weights so far, but first flips the weights of the dimensions in
     ``perturbations``. The climb ends when count_lost has been called n_counts times or all rounds
     are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is an EdgeLists, and
-    `search` is a LocalSearch. `weights` (s, d) float32 holds the weights, 1 or K, with which each
-    climb starts. At the end, `weights` holds the best weights of each climb. The numbers of edges
-    lost under the best weights are written to `counts` (s,) int64.
+    `search` is a LocalSearch. `weights` (s, d) float32 holds the initial weights of each climb;
+    each weight is 1 or K. At the end, `weights` holds the best weights of each climb. The numbers
+    of edges lost under the best weights are written to `counts` (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search
@@ -191,8 +191,8 @@ def cosines_of_list(image, mapped, inverse, list_items, scores):
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
     """For each row from lo to hi, count the edges that are lost under a linear map.
 
-    An edge is lost if, after all items have been mapped, at least k listed items are nearer to the
-    row than the neighbour is.
+    All items are mapped first. An edge of a row and a neighbour is then lost if at least k listed
+    items are nearer to the row than this neighbour is.
 
     `images` (n, d) holds the mapped rows, normalised to norm 1, and `mapped` (p, d) holds all
     mapped items. `inverse` (p,) holds 1 over the norm of each mapped item, or 0 for a zero row,

@@ -1,11 +1,12 @@
 """Operations on vector registers that cannot be written in Numba.
 
-Each file contains operations for one purpose. An operation is an *intrinsic*: where a kernel calls
-it, the compiler inserts the LLVM IR (the compiler's intermediate code) that the intrinsic emits. If
-an operation can be written briefly in plain Python, a plain function stands beside the intrinsic.
-The plain function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set. The tests compare
-the results of the plain function and of the IR for every instruction set of the CPU. You need not
-read this package to understand a kernel: the docstring of each operation says what it computes.
+Each file contains operations for one purpose. An operation is an *intrinsic*, which emits LLVM IR,
+the intermediate code of the compiler. Where a kernel calls the intrinsic, the compiler inserts this
+IR. If an operation can be written briefly in plain Python, a plain function stands beside the
+intrinsic. The plain function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set. The
+tests compare the results of the plain function and of the IR for every instruction set of the CPU.
+You need not read this package to understand a kernel: the docstring of each operation says what it
+computes.
 
 - ``tile_scores``: approximate scores of 32 items with 32 queries, or with one query; ``panel``
   describes the layout.
@@ -23,9 +24,10 @@ read this package to understand a kernel: the docstring of each operation says w
 - ``tall_skinny``: products of the basis of an SVD.
 - ``hamming``: bits that rows have in common.
 - ``memory``: prefetches, and arrays at an address.
-- ``arithmetic``: a multiplication and an addition with one rounding, and the lowest bit of a word.
+- ``arithmetic``: a multiply-add that rounds only once, and the position of the lowest set bit of a
+  word.
 
 ``emit`` contains the helpers that emit IR for loads, stores, broadcasts and loops.
 ``instruction_sets`` lists the instruction sets of the tiles and their properties. Outside this
-folder, only ``compiler`` and ``numba_internals`` emit LLVM IR: the code that calls a kernel.
+folder, only ``compiler`` and ``numba_internals`` emit LLVM IR, namely the code that calls a kernel.
 """

@@ -55,7 +55,7 @@ def mix_lanes(typingctx, x, first, signs, vectors, scale):
 
 @intrinsic
 def mix_vectors(typingctx, x, first, step, radix):
-    """Transform 2 or 4 vectors of x: the numbers in each lane are transformed together.
+    """Apply the Hadamard transform to 2 or 4 vectors of x, separately in each lane.
 
     The first vector begins at x[first], and the vectors are `step` elements apart. The number of
     vectors is the length of the tuple `radix`.

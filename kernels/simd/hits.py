@@ -1,4 +1,4 @@
-"""Operations that list which scores of a tile reach the thresholds of their queries.
+"""Operations that list the hits of a tile: pairs whose scores reach the query's threshold.
 
 A *hit* is a pair of a query and an item whose score reaches the threshold of the query. A tile is
 stored as 32 rows, one row per item. A row consists of 32 scores, one score per query, and fills two
@@ -219,13 +219,13 @@ def _list_bits(builder, word, base, out):
 
 
 class _ProjectionBound:
-    """The values that decide whether the score of projected codes is a hit.
+    """The bounds and norms that decide whether a score of projected codes is a hit.
 
     Let v be the score of an item and a query, r the norm of the remainder of the item, and t the
     norm of the remainder of the query. The score is a hit if v + t * r >= bound. The norms are
-    scaled such that t * r can be added to v. The number `bound` is 1 less than the smallest value
-    of v + t * r with which the item may reach the threshold of the query. The scores of rows of up
-    to 1,024 columns are represented exactly in float32.
+    scaled such that t * r can be added to v. The item can reach the threshold of the query only if
+    v + t * r is at least bound + 1. The scores of rows of up to 1,024 columns are represented
+    exactly in float32.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
@@ -282,7 +282,7 @@ class _ProjectionBound:
 
     @staticmethod
     def _difference(builder, value, bound, remainder_norm, of_items):
-        """Emit one integer per score; the integer is negative exactly if the score is not a hit."""
+        """Emit one integer per score, which is non-negative for a hit and negative otherwise."""
         relaxed = {"flags": ("contract",)}
         score = builder.fsub(builder.sitofp(value, bound.type), bound)
         score = builder.fadd(score, builder.fmul(remainder_norm, of_items, **relaxed), **relaxed)
@@ -304,7 +304,10 @@ def _valid(builder, n_items):
 
 
 def _emit_hits(builder, reached, valid, out):
-    """Emit code that lists the hits of all 32 queries, which are the set bits in `reached`."""
+    """Emit code that lists the hits of all 32 queries.
+
+    Each set bit in the words of `reached` is a hit if its item is also marked in `valid`.
+    """
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
@@ -362,8 +365,8 @@ def _reached(builder, values, first, threshold):
     bit of the difference between a score and the threshold is shifted into the word, and all bits
     of the word are inverted at the end. Shifting needs neither a branch nor a mask register. A CPU
     can write at most one mask register per cycle. The difference between a score and the threshold
-    fits in int32, because no score exceeds 127^2 MAX_CODED_COLUMNS and no threshold exceeds 1.05e9
-    in magnitude (_round_down).
+    fits in int32, because neither of them exceeds 1.05e9 in magnitude. A score is at most 127^2
+    MAX_CODED_COLUMNS, and _round_down limits the threshold to 1.05e9.
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)

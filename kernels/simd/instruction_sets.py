@@ -25,8 +25,8 @@ class InstructionSet:
         For int8 codes without AMX: the number of int32 lanes of a register, and the number of
         registers that hold sums.
     words_per_pass : int
-        For int8 codes without AMX: the number of words of a panel of queries that are multiplied by
-        all items of a panel before the next words are multiplied.
+        For int8 codes without AMX: a pass multiplies this many words of each query in a panel by
+        all items of a panel. The next pass multiplies the next words.
     float_rows, float_lanes : int
         For float32 rows: the number of items of a block, and the number of float32 lanes of a
         register.
@@ -129,7 +129,7 @@ def of(signature):
 
 
 def _constant(attribute):
-    """Return a kernel function that returns one attribute of an instruction set.
+    """Make a function for kernels, which reads one attribute of an instruction set.
 
     In compiled kernels, the result is a constant, so branches that depend on it disappear.
     """

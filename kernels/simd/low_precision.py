@@ -28,7 +28,7 @@ def dtype_of(number_type):
 
 
 def numbers_of(row):
-    """Return the numbers that a row of one of the supported types represents, as Python floats."""
+    """Convert a row of any supported type to a list of Python floats."""
     if row.dtype == np.uint16:
         row = row.view(np.float16)
     elif row.dtype == np.int16:

@@ -79,10 +79,9 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    A kernel receives its inputs as read-only arrays, and may pass them to another kernel. The
-    kernel may also pass new arrays, which are writeable, to the same other kernel. If the kernel
-    passes read-only views of the new arrays, the other kernel need not be compiled again for
-    writeable arrays.
+    A kernel receives its inputs as read-only arrays, whereas the arrays that it creates itself are
+    writeable. The kernel may pass arrays of both kinds to another kernel. If it passes read-only
+    views of the writeable arrays, the other kernel need not be compiled again for writeable arrays.
     """
 
     def codegen(context, builder, signature, arguments):

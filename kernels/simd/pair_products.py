@@ -1,7 +1,8 @@
-"""The float64 sums over the columns of two rows that define exact scores.
+"""Exact scores: float64 sums over the columns of two rows, with a fixed order of the terms.
 
 ``product`` reads arrays whose number type is known when a kernel is compiled. ``row_products``
-emits the same sums for the rows of a search, whose number type is known only when a kernel runs.
+emits code for the same sums if the number type is known only when a kernel runs, as it is for the
+rows of a search.
 """
 
 from ..jit import intrinsic_of, ir, types
@@ -26,7 +27,7 @@ LANES = 16
 
 
 def sum_plain(terms):
-    """Return the sum of terms, added in the order in which the code of emit_sums adds them."""
+    """Return the sum of `terms`, which are added in the same order as in the code of emit_sums."""
     whole = len(terms) - len(terms) % LANES
     lanes = [0.0] * LANES
     for j in range(whole):
@@ -46,7 +47,7 @@ def _product_plain(x, x0, y, y0, depth):
 
 
 def emit_sums(builder, rows, dtypes, depth, count, add, later=()):
-    """Emit `count` sums over the columns of rows, in the order that exact scores require.
+    """Emit code for `count` sums over the columns of rows; exact scores define the order of terms.
 
     `rows` holds a pointer to each row, and `dtypes` holds the NumPy types of the rows. The function
     add(builder, sums, elements) adds the terms of one column to `sums`; if the sums are vectors of

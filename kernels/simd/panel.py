@@ -30,20 +30,22 @@ GROUP = 8
 # the row. MAX_OFFSET and MIN_OFFSET are the largest and the smallest offset of an item.
 INVERSE_STEP, MAX_NORM, MAX_RESIDUAL, MAX_OFFSET, MIN_OFFSET = range(5)
 N_STATISTICS = 5
-# The rows of an array ``bound_terms`` (5, 32), which describes each of the 32 queries of a panel by
-# five float32 numbers. THRESHOLD is the threshold of the query. A query is approximated by its
-# codes and, with some instruction sets, also by the codes of its remainder (see ``query_blocks``).
-# RESIDUAL_NORM is the norm of the difference between the query and this approximation. CODE_NORM is
-# the norm of the codes of the query times the step. OFFSET_WEIGHT is the weight by which the
-# offsets of items are multiplied. UNREFINED_RESIDUAL_NORM is the norm of the residual of the codes.
-# All five numbers are divided by the step of the query. They then have the same unit as products of
-# codes, and can be compared with them.
+# An array ``bound_terms`` (5, 32) holds five float32 numbers for each of the 32 queries of a panel.
+# Each of the following constants is the row of one of these numbers. THRESHOLD is the threshold of
+# the query. A query is approximated by its codes and, with some instruction sets, also by the codes
+# of its remainder (see ``query_blocks``). RESIDUAL_NORM is the norm of the difference between the
+# query and this approximation. CODE_NORM is the norm of the query's codes after they have been
+# multiplied by the step. OFFSET_WEIGHT is the weight by which the offsets of items are multiplied.
+# UNREFINED_RESIDUAL_NORM is the norm of the residual of the codes. All five numbers are divided by
+# the step of the query. They then have the same unit as products of codes, and can be compared with
+# them.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, UNREFINED_RESIDUAL_NORM = range(5)
 N_BOUND_TERMS = 5
 # The bound terms of projected codes have the shape (5, 32). The first row of the projected bound
-# terms does not hold thresholds. It holds one ratio for each query: the step of its full codes
-# divided by the step of its projected codes. This ratio converts thresholds of the full codes to
-# thresholds of the projected codes. The last row of the projected bound terms holds the norm of the
-# remainder of each query. The remainder of a query is the query minus its projection.
+# terms does not hold thresholds. For each query, the first row holds the ratio of two steps: the
+# step of the full codes divided by the step of the projected codes. This ratio converts thresholds
+# of the full codes to thresholds of the projected codes. The last row of the projected bound terms
+# holds the norm of the remainder of each query. The remainder of a query is the query minus its
+# projection.
 STEP_RATIO, REMAINDER_NORM = 0, 4
 N_PROJECTED_TERMS = 5

@@ -46,8 +46,8 @@ def _row_product_plain(x, i, y, j):
 
 def _row_distance_plain(x, i, y, j):
     pairs = zip(_numbers_plain(x, i), _numbers_plain(y, j), strict=True)
-    # The difference is multiplied by itself, because the function pow of the C library may round
-    # differently.
+    # The difference is multiplied by itself and not raised to the power 2, because the function pow
+    # of the C library may round differently.
     differences = [x_value - y_value for x_value, y_value in pairs]
     return sum_plain([difference * difference for difference in differences])
 

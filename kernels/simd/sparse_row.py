@@ -26,8 +26,8 @@ LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
 # The prefetch distance. Each non-zero number of the sparse matrix is multiplied by a row of the
-# dense matrix. If the dense matrix is large, each row is prefetched while the product that comes
-# AHEAD products earlier is computed. With every distance from 8 to 24, X'(X Q) takes the same time
+# dense matrix. If the dense matrix is large, the row for each product is prefetched AHEAD products
+# in advance. With every value of AHEAD from 8 to 24, X'(X Q) takes the same time
 # (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
 # If a kernel only reads a large dense matrix, it prefetches rows of at least this many bytes. The
@@ -37,7 +37,7 @@ _LONG_ROW_BYTES = 256
 
 
 class _RowCode:
-    """Methods that emit the code of loops over the non-zeros of one row of a CSR matrix.
+    """Methods that emit loops over the non-zeros of one row of a CSR matrix.
 
     The first four arguments of the intrinsic are the values and the indices of the matrix, and the
     positions at which the row begins and ends. A panel is a group of neighbouring columns of a
@@ -169,7 +169,7 @@ class _RowCode:
         return extend(index, I64)
 
     def add_product(self, panel):
-        """Return a loop step that adds the product of a non-zero's value and a row of a panel.
+        """Return a loop step that adds a row of a panel, multiplied by a non-zero, to the sums.
 
         The number of the row to read is the column index of the non-zero.
         """

@@ -1,4 +1,4 @@
-"""Scaled sums of a sparse search: the largest in each group, and those that reach a bound.
+"""The largest scaled sum of each group in a sparse search, and the scaled sums that reach a bound.
 
 A scaled sum is a sum times the factor of its item.
 """

@@ -26,7 +26,10 @@ def _entry_of(context, builder, kinds, arguments):
 
 
 def _plus_products(builder, totals, places, vector):
-    """Add `vector` times the number at places[i] to totals[i], for each i; return the totals."""
+    """For each i, multiply `vector` by the number at places[i], and add the product to totals[i].
+
+    The function returns the new totals.
+    """
     scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
     products = [builder.fmul(scalar, vector) for scalar in scalars]
     return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]
@@ -35,8 +38,8 @@ def _plus_products(builder, totals, places, vector):
 def _accumulate(builder, count, targets, vector, step):
     """Emit a loop that updates the vectors to which `targets` point.
 
-    The code loads the vectors as totals, sets totals = step(k, totals) for each k below count, and
-    stores the last totals.
+    The code first loads the vectors into `totals`. For each k below `count`, it sets totals =
+    step(k, totals). At the end, it stores `totals` in the vectors.
     """
     totals = [load(builder, target, vector) for target in targets]
     for total, target in zip(loop(builder, count, totals, step), targets, strict=True):

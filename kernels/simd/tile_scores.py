@@ -13,9 +13,9 @@ The machine instruction that multiplies and adds depends on the instruction set:
   on any CPU.
 
 All instructions that multiply int8 codes, except tdpbssd, take one unsigned and one signed factor.
-Therefore 128 is added to the codes of items. The addition of 128 makes the sum of products too
-large by 128 times the sum of the query's codes. Therefore the *correction* of the query, which is
--128 times the sum of its codes, is added to every score. Scores of int8 codes are exact for up to
+Therefore 128 is added to the codes of items. This addition increases the sum of products by 128
+times the sum of the query's codes. Therefore the *correction* of the query, which is -128 times the
+sum of its codes, is added to every score. Scores of int8 codes are exact for up to
 ``kernels.tiles.MAX_CODED_COLUMNS`` columns.
 """
 
@@ -151,8 +151,8 @@ def multiply_group(typingctx, isa, items, item0, words, codes, code0, correction
 
     The panel is laid out by groups, and the group of the items begins at items[item0]. The words of
     the query are contiguous in `codes`, from codes[code0] on. `items`, `codes` and `products` are
-    flat arrays of int32. The intrinsic computes nothing if rows are not packed as int8 codes, and
-    nothing with AMX, whose panels have no groups.
+    flat arrays of int32. The intrinsic computes nothing if rows are not packed as int8 codes. With
+    AMX, it also computes nothing, because panels for AMX have no groups.
     """
 
     def codegen(context, builder, sig, a):
@@ -223,9 +223,9 @@ def multiply_run_by_item(
         def multiply_panel(builder, isa, panel, codes, words, correction, out):
             totals = cgutils.alloca_once(builder, ir.VectorType(I32, lanes), PANEL)
             # The items of the panel form four groups. Each step multiplies one item of each group,
-            # and thus reads memory in the same order as multiply_run. If each step multiplied
-            # neighbouring items instead, the products would take 1.3 times as long (60,000 rows of
-            # 768 columns).
+            # and thus reads memory in the same order as multiply_run. If each step multiplied four
+            # neighbouring items, the products would take 1.3 times as long, as we measured with
+            # 60,000 rows of 768 columns.
             with cgutils.for_range(builder, I64(GROUP)) as item:
                 numbers = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
                 rows = [builder.gep(panel, [builder.mul(number, words)]) for number in numbers]
@@ -307,7 +307,7 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
 
 @intrinsic
 def multiply_registers(typingctx, isa, count, factors, sums):
-    """Perform `count` rounds of the multiply-adds of score_panel, at the CPU's peak rate.
+    """Perform `count` rounds of the multiply-adds of score_panel as fast as the CPU can.
 
     `factors` (1024,) has the type of packed rows, and `sums` (1024,) has the type of scores. The
     sums of all rounds stay in registers, and are written to `sums` at the end. Without AMX, one
@@ -351,7 +351,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit multiplications that add products to four tiles of sums in turn, as in _emit_amx.
+    """Emit a loop; each round adds one product to each of four tiles of sums, as in _emit_amx.
 
     Products that are added to different tiles do not wait for each other, so the latency of tdpbssd
     is hidden.
@@ -428,7 +428,7 @@ def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out,
 def _emit_pass(
     builder, isa, items, item_starts, queries, words, first_word, count, corrections, n_queries, out
 ):
-    """Emit one pass, which multiplies `count` words from `first_word` on; each step multiplies two.
+    """Emit one pass over `count` words from `first_word` on; each step multiplies two words.
 
     A block has at most 8 items, and is so small that the sums of all its items with the queries fit
     in registers. `item_starts` is None if the panel of items is laid out by groups.
@@ -494,10 +494,9 @@ def _emit_pass(
 def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel that is laid out by item.
 
-    Without the table of pointers, the compiled code would compute each pointer from the previous
-    pointer in every step, and would thus occupy execution ports that the products need. With the
-    table of pointers, searches that use the full codes of items with a projection are 1.02 times as
-    fast.
+    Without the table of pointers, every step would compute each pointer from the previous pointer.
+    These computations would occupy execution ports that the products need. If the items have a
+    projection and the search uses their full codes, the table makes the search 1.02 times as fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -545,8 +544,8 @@ def _emit_steps(builder, isa, items, codes, words):
             query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind)
             new_sums = []
             # Each item is loaded just before it is multiplied. LLVM moves no load across a
-            # prefetch. If the code loaded all items before the first prefetch, they would therefore
-            # all need registers at the same time, and the CPU does not have so many.
+            # prefetch. If all items were loaded before the first prefetch, they would need more
+            # registers at the same time than the CPU has.
             for item, total in enumerate(sums):
                 row = builder.xor(load(builder, item_start, kind, 16 * item), flip)
                 new_sums.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
@@ -560,7 +559,7 @@ def _emit_steps(builder, isa, items, codes, words):
 
 
 def _emit_groups(builder, isa, items, codes, words):
-    """Emit the products of all items with one query for a panel laid out by item groups."""
+    """Emit the products of one query with all items of a panel that is laid out by groups."""
     lanes = isa.int8_lanes
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -611,8 +610,8 @@ def _emit_items(builder, isa, rows, words, query):
 
     def products(sums, at, read):
         # Each item is loaded just before it is multiplied. LLVM moves no load across a prefetch. If
-        # the code loaded all items before the first prefetch, they would therefore all need
-        # registers at the same time, and the CPU does not have so many.
+        # all items were loaded before the first prefetch, they would need more registers at the
+        # same time than the CPU has.
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
             start = builder.gep(row, [at])
@@ -692,9 +691,9 @@ def _sum_of_each(builder, vectors):
     def sums_of_pairs(pairs, low, high):
         """For each pair of vectors, interleave the two vectors in two ways, and add the results.
 
-        `low` lists the lanes that form the first 128 bits of one interleaved vector, and `high`
-        lists the lanes that form the first 128 bits of the other. Lanes 0 to 3 are those of the
-        first vector, and lanes 4 to 7 those of the second vector.
+        Each of `low` and `high` describes one interleaved vector: it lists the lanes that form the
+        first 128 bits of this vector. Lanes 0 to 3 are those of the first vector, and lanes 4 to 7
+        those of the second vector.
         """
 
         def interleaved(pair, first_lanes):
@@ -736,9 +735,9 @@ def _add_products(builder, isa, total, pairs):
 
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
     signed codes. The product of the words is the inner product of their codes. With AVX2, there are
-    at most int16_words pairs, and their products are added in int16. The sums fit in int16
-    (``query_encoding.query_step``; for codes of remainders, which are never added to other pairs,
-    see ``query_blocks``).
+    at most int16_words pairs, and their products are added in int16. The sums fit in int16, because
+    ``query_encoding.query_step`` limits the codes of queries. Products of the codes of remainders
+    are never added to those of other pairs; ``query_blocks`` shows that they fit, too.
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
