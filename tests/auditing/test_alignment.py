@@ -55,7 +55,10 @@ def test_predictions_stay_to_rounding():
 
 
 def test_rotation_is_the_nearest_one():
-    """None of 1,000 rotations, random or close to the solution, comes nearer to the old items."""
+    """None of 1,000 other rotations brings the new items nearer to the old items.
+
+    Half of these rotations are random, and the other half are close to the solution.
+    """
     rng = np.random.default_rng(2)
     old = rng.standard_normal((60, 3))
     new = old @ np.linalg.qr(rng.standard_normal((3, 3)))[0] + 0.3 * rng.standard_normal((60, 3))

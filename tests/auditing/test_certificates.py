@@ -7,20 +7,20 @@ from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import certified_neighbors, rescaling_radii
 from fastcos.auditing.neighbor_edges import as_edges
 from fastcos.similarity.cosine_bounds import cosine_interval
-from fastcos.validation import read_only  # read-only rows compile only the type that searches use
+from fastcos.validation import read_only  # Numba compiles separate kernels for writable rows
 from tests.oracles.audit import cosine, cosine_matrix, minimise_over_box, neighbour_sets, random_map
 
 FAMILIES = ("linear", "rescaling")
 
 
 def clustered(seed, p=60, d=5):
-    """Return rows around a few centres, of which some neighbours are safe and many are not."""
+    """Return rows around a few centres, so that some neighbours are safe and many are not."""
     rng = np.random.default_rng(seed)
     return rng.standard_normal((6, d))[rng.integers(0, 6, p)] + 0.4 * rng.standard_normal((p, d))
 
 
 def lost(result, rows, condition, k):
-    """Return the number of certified neighbours that are not among the k nearest of these rows."""
+    """Return how many certified neighbours are not among the k nearest neighbours in `rows`."""
     stays = np.take_along_axis(neighbour_sets(rows, k), result.indices, axis=1)
     return int(((result.radius > condition) & ~stays).sum())
 
@@ -60,8 +60,8 @@ def test_attack_breaks_only_uncertified_edges_and_shows_how(n):
         closed.extend(certified.radius[~broken] >= 2)
         assert (attack.rescaling[~broken] == 1).all()
         assert broken.mean() > 0.3
-    # A neighbour remains undecided if no attack removes it, although it is not certified. Few
-    # neighbours are undecided, because most neighbours that no attack removes are certified.
+    # A neighbour is undecided if no attack removes it and it is not certified. Most neighbours that
+    # no attack removes are certified, so few neighbours are undecided.
     assert np.mean(closed) > 0.5
 
 
@@ -98,7 +98,7 @@ def test_rescaling_radius_is_where_an_item_can_pass():
 
 
 def least_lead(items, i, j, outsiders, log_condition, rng):
-    """Return the smallest lead of neighbour j over the outsiders, for any weights in the box."""
+    """Return the smallest lead of neighbour j over an outsider, at the worst weights in the box."""
     x, y = items[i], items[j]
     K = float(np.exp(2 * log_condition))
     return min(
@@ -167,8 +167,8 @@ def test_duplicates_and_zero_rows_are_not_certified(family):
     items = np.vstack([clustered(10, p=20), np.zeros((2, 5))])
     items[1:6] = items[0] * np.array([[1.0], [3.0], [0.1], [7.0], [1.0]])
     certified = certified_neighbors(items, 3, 1.2, family=family)
-    # Six rows are multiples of one row. Each of them has five candidates for its three nearest
-    # places, and these candidates tie under every map.
+    # Six rows are multiples of one row. Seen from each of them, the other five tie under every map,
+    # but only three of the five can be neighbours.
     assert (certified.radius[:6] == 1).all()
     assert np.isnan(certified.radius[20:]).all()
     assert not certified.certified[20:].any()
@@ -193,8 +193,8 @@ def test_a_zero_row_can_pass_a_neighbour():
     certified = certified_neighbors(items, 1, 3.0, family="rescaling", rows=[0])
     assert certified.indices[0, 0] == 1
     # If the squared weights of the two dimensions are 1 and w, cosine(x, y) has the sign of 1 - 0.9
-    # w. With w = 1 / 0.9, which belongs to D = (1, sqrt(0.9)), this cosine is 0. The zero row is
-    # then as near to x as y is.
+    # w. At w = 1 / 0.9, that is for the rescaling D = (1, sqrt(0.9)), this cosine is 0. The zero
+    # row is then as near to x as y is.
     radius = certified.radius[0, 0]
     assert np.log(radius) == pytest.approx(-0.5 * np.log(0.9), rel=0.011)
     assert radius < np.sqrt(1 / 0.9)

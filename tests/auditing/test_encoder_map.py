@@ -1,4 +1,4 @@
-"""The predicted overlap of a mapped encoder, compared with encoders whose true overlap is known."""
+"""The predicted overlap of a mapped encoder, tested with encoders whose true overlap is known."""
 
 import numpy as np
 import pytest

@@ -209,7 +209,7 @@ def test_working_memory_does_not_change_the_report(tmp_path):
     np.save(tmp_path / "items.npy", items)
     mapped = np.load(tmp_path / "items.npy", mmap_mode="r")
     expected = audit(items, users, labels=labels, k=5).to_dict()
-    # This working memory (in MiB) is a little smaller than the items.
+    # This working memory (in MiB) is slightly too small to hold all items at once.
     assert audit(mapped, users, labels=labels, k=5, working_memory=0.73).to_dict() == expected
     with pytest.raises(ValueError, match="working_memory must be"):
         audit(items, working_memory=0)
@@ -331,7 +331,7 @@ def test_of_a_ranking_loss_the_mean_of_the_items_is_subtracted():
     shifted = items + np.array([2.0, -1.0, 0.0, 1.0, 3.0])
 
     def kept(rows):
-        """Return the share of the neighbours of the shifted items that are also neighbours here."""
+        """Return the share of neighbours in `shifted` that are also neighbours in `rows`."""
         lists = []
         for vectors in (shifted, rows):
             cosines = cosine_matrix(vectors)
@@ -382,7 +382,7 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         )
         < 0.58
     )
-    # Over all pairs, two products of one department are no closer to each other than products of
+    # On average over all pairs, two products of one department are no closer than two products of
     # different departments. Among neighbours, however, two products share a department 1.4 times as
     # often as by chance.
     result = report.label_test

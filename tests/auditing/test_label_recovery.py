@@ -9,7 +9,7 @@ from tests.oracles.audit import vertices
 
 
 def planted(seed, n=240, d=6, informed=2):
-    """Return items and labels that only the first dimensions encode."""
+    """Return items and labels; only the first dimensions of the items depend on the labels."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, n)
     items = rng.standard_normal((n, d))

@@ -1,4 +1,4 @@
-"""The label test reports labels that neighbours or pairs recover, and none that fit by chance."""
+"""The label test reports labels that neighbours or pairs recover, but none that fit by chance."""
 
 import dataclasses
 
@@ -76,7 +76,11 @@ def test_shuffled_labels_are_not_shown():
 
 
 def test_label_test_equals_its_definition():
-    """Neighbours may be outside the queries, some items lack a label, and one label occurs once."""
+    """The label test equals its definition, even for incomplete inputs.
+
+    In this example, some neighbours are not among the queries, some items lack a label, and one
+    label occurs only once.
+    """
     rng = np.random.default_rng(6)
     rows, of = groups(rng, 3, 90, 1.0)
     codes = of.astype(np.int64)
@@ -114,7 +118,7 @@ def test_label_test_equals_its_definition():
 
 
 def noisy_ranking(rng, codes):
-    """Return lists and ranks of all items, by cosines that are slightly higher within a label."""
+    """Return a ranking of all items by noisy scores, which are slightly higher within a label."""
     same = codes[:, None] == codes
     scores = same + 3 * rng.standard_normal(same.shape)
     lists = np.argsort(-scores + 99 * np.eye(len(codes)), axis=1)[:, :5]
@@ -136,7 +140,7 @@ def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
 
 
 def test_precision_divides_by_the_number_of_labelled_neighbours():
-    """Only one item has a labelled neighbour, so the precision of the other label is 0."""
+    """Only an item of label "a" has a labelled neighbour, so the precision of label "b" is 0."""
     codes, items = np.repeat([0, 1], 10), np.arange(20)
     lists = np.full((20, 3), -1)
     lists[0, 1] = 1
@@ -147,7 +151,7 @@ def test_precision_divides_by_the_number_of_labelled_neighbours():
 
 
 def test_items_of_one_label_have_the_auc_of_chance():
-    """All units have the same label, so no two pairs of different kinds can be compared."""
+    """All units have the same label, so there are no pairs of different labels to compare with."""
     codes = np.repeat([0, 1], 20)
     ranking = noisy_ranking(np.random.default_rng(0), codes)
     units = np.arange(20)
@@ -158,7 +162,10 @@ def test_items_of_one_label_have_the_auc_of_chance():
 
 
 def test_deviations_are_counted_in_standard_deviations():
-    """Deviations are divided by the standard deviation over permutations, so no scale matters."""
+    """Deviations do not depend on the scale of the values.
+
+    Each deviation is divided by the standard deviation over the permutations.
+    """
     values = np.random.default_rng(0).standard_normal((2, 600, 3)) * [1e-6, 1.0, 1e6]
     np.testing.assert_allclose(
         label_permutation._deviations(values), scipy.stats.zscore(values, axis=1)
@@ -167,7 +174,11 @@ def test_deviations_are_counted_in_standard_deviations():
 
 
 def test_each_test_names_the_similarity_that_recovers_best():
-    """The first of three similarities recovers labels among neighbours, another over all pairs."""
+    """Each test names the similarity that recovers the labels best.
+
+    One of the three similarities recovers the labels among neighbours, another one recovers them
+    over all pairs, and the third one does not recover them.
+    """
     rng = np.random.default_rng(9)
     n, codes = 120, np.repeat([0, 1], 60)
     same = codes[:, None] == codes
@@ -259,7 +270,11 @@ def test_label_test_leaves_unlabelled_items_in_place():
 
 
 def test_label_test_leaves_out_zero_rows():
-    """All neighbours of a zero row are the first items, so sorted labels would seem recovered."""
+    """The label test leaves out zero rows.
+
+    The cosines of a zero row are all 0, so its neighbours would be the first items. Here, the zero
+    rows and the first items have the same label, so the labels would seem to be recovered.
+    """
     rows = np.random.default_rng(7).standard_normal((200, 8))
     rows[140:] = 0
     labels = np.repeat(["a", "b", "c", "a"], [10, 70, 60, 60])
@@ -286,7 +301,7 @@ def test_weight_decay_on_both_sides_is_not_free():
 
 
 def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
-    """Users and items do not balance, so the scale is treated as free, despite the claim."""
+    """If users and items are not balanced, the scale is free, even with weight_decay_on="both"."""
     rng = np.random.default_rng(5)
     form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((60, 5)))
     D = np.geomspace(1, 2.3, 5)

@@ -47,7 +47,11 @@ def test_user_variants_ignore_the_parametrisation():
 
 
 def test_parametrizations_hold_in_any_basis():
-    """Compare with the factors themselves, because column norms suffice only in the SVD's basis."""
+    """The parametrisations are correct in any basis.
+
+    The test compares them with the factors, because the norms of columns are enough only in the
+    basis of the SVD.
+    """
     rng = np.random.default_rng(9)
     P, Q = rng.standard_normal((80, 6)) @ rng.standard_normal((6, 6)), rng.standard_normal((50, 6))
     _, s, Vt = np.linalg.svd(P @ Q.T, full_matrices=False)
@@ -148,7 +152,7 @@ def test_variants_keep_equal_rows_equal_in_any_block():
 
 
 def test_audit_of_repeated_rows_ignores_their_order():
-    """The lists contain all rows, so only ties could change a share."""
+    """The lists contain all rows, so only the order of tied rows could change a share."""
     items, users = repeated_rows()
     order = np.random.default_rng(12).permutation(len(items))
     first, second = (fastcos.audit(rows, users, k=5) for rows in (items, items[order]))

@@ -10,7 +10,9 @@ import fastcos
 
 @pytest.fixture(scope="module")
 def als_wr():
-    """Factorise ratings, half of them missing, with weight decay in proportion to the counts.
+    """Factorise ratings with weight decay in proportion to the numbers of ratings.
+
+    More than half of all possible ratings are missing.
 
     The factors have 4 dimensions. Alternating least squares minimises the squared error plus λ n_u
     |p_u|² + λ m_i |q_i|² (Zhou et al. 2008) until convergence.
@@ -66,8 +68,8 @@ def test_audit_says_what_balanced_factors_mean():
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
-    # The argument weight_decay_on="not both" says that users and items did not both have weight
-    # decay. The loss therefore did not choose the scale, but the training algorithm did.
+    # The argument weight_decay_on="not both" says that the users, the items, or both had no weight
+    # decay. The scale was therefore chosen by the training algorithm, not by the loss.
     assert "weight decay on users and items" not in decided.verdict
     assert "gradient descent from small initial factors" in decided.verdict
     assert "The algorithm, not the loss, chose this scale of the dimensions" in decided.verdict
@@ -96,7 +98,11 @@ def test_activity_needs_users_and_popularity(als_wr):
 
 
 def test_audit_recognises_where_gradient_noise_balances():
-    """Items of three noise levels in two models: one at rest, one off by a condition of 1.5."""
+    """The audit recognises the model that gradient noise has balanced.
+
+    The items have three noise levels. A second model differs from the balanced model by a rescaling
+    of condition 1.5, so the audit does not call it balanced.
+    """
     rng = np.random.default_rng(2)
     P, Q = rng.standard_normal((80, 4)), rng.standard_normal((60, 4))
     slopes = rng.standard_normal((80, 60)) * np.repeat([0.2, 1.0, 3.0], 20)

@@ -15,7 +15,10 @@ FAST = ("--processes", "1", "--seconds", "0.001")
 
 
 def document(**changes):
-    """Return a results file of one task: NumPy takes twice as long as fastcos, and SciPy half."""
+    """Return a results file of one task.
+
+    NumPy takes twice as long as fastcos, and SciPy takes half as long.
+    """
     ours = [[0.010, 0.011], [0.012, 0.010]]
     libraries = {
         "fastcos": {"name": "fastcos", "seconds": ours},

@@ -1,4 +1,4 @@
-"""Options of pytest-benchmark and its plugins act on bench/ as their documentation says."""
+"""The options of pytest-benchmark and its plugins have their documented effects on bench/."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def run(*options, tests=(TEST,), folder=None):
 
 
 def measured(tmp_path, *options):
-    """Run one benchmark, and return its JSON document and its entry there."""
+    """Run one benchmark; return its JSON document, and the benchmark's entry in this document."""
     run(*options, f"--benchmark-json={tmp_path / 'run.json'}")
     document = json.loads((tmp_path / "run.json").read_text())
     (benchmark,) = document["benchmarks"]

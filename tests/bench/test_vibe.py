@@ -1,4 +1,8 @@
-"""The module for VIBE answers the runner of VIBE; the ground-truth script counts changed lists."""
+"""Tests of the module and of the script in bench/vibe.
+
+The module, which VIBE runs, finds every true neighbour. The script counts the lists in the ground
+truth of VIBE that change if they are computed in float64.
+"""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""For the tests of the commands: figures are laid out once, but their shapes are not written."""
+"""In the tests of the commands, figures are laid out once, and their files contain no shapes."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ def write_empty(canvas, file, **options):
 
 @pytest.fixture(autouse=True)
 def figures_without_shapes(monkeypatch):
-    """Leave figures empty, because drawing them takes most of the time of a command.
+    """Write figures without shapes, because drawing takes most of the time of a command.
 
-    For the same reason, a figure of a page is laid out at one of its two widths.
+    For the same reason, each figure of a page is laid out at only one of its two widths.
 
     The tests in tests/plots draw figures, and so do module-wide fixtures such as `audited` in
     test_audit.py.

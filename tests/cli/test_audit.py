@@ -43,7 +43,11 @@ def files(tmp_path):
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
-    """Return a folder, and the outputs of three audits: JSON, with users, and below a threshold."""
+    """Return a folder, and the printed outputs of three audits.
+
+    The first audit prints JSON, the second one also has users, and the third one fails because a
+    result is below its threshold.
+    """
     folder = written(tmp_path_factory.mktemp("audited"))
     calls = {
         "json": ("--condition", 1.1, "--fail-under", "certified=0.01,jaccard=0.01", "--json",
@@ -214,7 +218,11 @@ def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
 
 
 def test_claimed_decay_is_compared_with_the_factors(files, capsys):
-    """Random factors are not balanced. After canonicalize, the same command confirms the claim."""
+    """The audit compares the option `--weight-decay-on both` with the factors.
+
+    Random factors are not balanced, so they contradict the option. The factors that `canonicalize`
+    returns confirm it.
+    """
     items, users = (np.load(files / f"{side}.npy") for side in ("items", "users"))
     form = canonicalize(users, items)
     np.save(files / "balanced_items.npy", form.items)

@@ -91,8 +91,8 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     assert len(colours) <= 256
     # The text is black, and the space between the panels is white.
     assert colours >= {(0, 0, 0), (255, 255, 255)}
-    # Both end colours of the colour scale occur in the figure. A colour in the figure may differ
-    # from the exact end colour by as much as two adjacent pixels of the colour bar differ.
+    # Both end colours of the colour scale occur in the figure. Each may be off by as much as the
+    # colour changes from one pixel of the colour bar to the next.
     for end in ((103, 0, 31), (5, 48, 97)):
         distances = np.abs(np.array(list(colours)) - end).max(axis=1)
         assert distances.min() <= 6
@@ -183,8 +183,8 @@ def test_compare_ends_with_commands_that_parse(compared):
 def test_compare_writes_and_prints_the_leaderboard(compared):
     folder, _, out, _ = compared
     assert re.match(r"(Use|Stay with) .*\. The labels are recovered ", conclusion_of(out))
-    # The conclusion says "per class", because its means over labels differ from the means over
-    # items.
+    # The conclusion contains means over labels, but the table contains means over items. The
+    # conclusion says "per class" to mark this difference.
     assert "per class" in conclusion_of(out)
     assert "P@10 in the table are means over items" in out
     leaderboard = json.loads((folder / "comparison.json").read_text())["leaderboard"]

@@ -1,4 +1,4 @@
-"""The commands that fastcos prints for copying use the same items, whatever the ids are."""
+"""A command that fastcos suggests uses the same items as the call, whatever the ids are."""
 
 import csv
 import json
@@ -92,7 +92,8 @@ def write_arrays(ids):
 
 
 SOURCES = {"parquet": write_parquet, "model": write_model, "arrays": write_arrays}
-# The default tests contain each source and each kind of ids once; the other pairs are slow tests.
+# Each case is a pair of a source and a kind of ids. The default tests contain each source and each
+# kind once; the other pairs are slow tests.
 IN_THE_DEFAULT_TESTS = {("parquet", "from 1"), ("model", "texts"), ("arrays", "row numbers")}
 CASES = [
     pytest.param(
@@ -136,7 +137,7 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
         scores = ITEMS @ USERS.T
         centred = scores - scores.mean(axis=0)
         assert lists() == best(np.corrcoef(centred), ids, 7)
-    # After training on the cosine, the suggestion is the cosine itself.
+    # If the model was trained on the cosine, the suggested command uses the cosine itself.
     (serve,) = printed_commands(capsys, "audit", *words, "--trained-on", "cosine")
     assert main(serve) == 0
     assert lists() == best(cosines(ITEMS), ids)
@@ -188,7 +189,7 @@ def test_compare_and_fit_print_commands_that_keep_the_items(kind, capsys):
     words = ["log.csv", "--user", "who", "--item", "what", "--value", "n", "--rank", "4"]
     commands = printed_commands(capsys, "compare", *words, "--measures", "cosine")
     known = sorted({item for _, item, _ in rows})
-    if commands[0][0] == "recommend":  # such a command would read the columns of the table itself
+    if commands[0][0] == "recommend":  # this command would read the table instead of a model
         pytest.fail(f"a model must win: {commands}")
     fit, serve = commands
     (audit,) = printed_commands(capsys, *fit)

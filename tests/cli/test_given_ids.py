@@ -1,4 +1,4 @@
-"""Ids from a file are treated as ids, whatever their values, and positions as positions."""
+"""Commands never confuse ids from a file with positions, whatever the values of the ids are."""
 
 import ast
 import csv
@@ -55,8 +55,8 @@ def as_export(ids, rows):
     return ["served"]
 
 
-# The default tests use every order of ids in one format, and every format with one order; the other
-# pairs are slow tests.
+# Each case is a pair of a format and an order of ids. The default tests use every order in one
+# format, and every format with one order; the other pairs are slow tests.
 @pytest.mark.parametrize(
     ("write", "ids"),
     [
@@ -197,7 +197,7 @@ def test_recommend_names_the_option_for_users(capsys):
 
 
 def parsers():
-    """Return the options of every command and subcommand, by its words."""
+    """Return a dictionary from the words of each command or subcommand to its options."""
     results = {}
 
     def walk(parser, words):
@@ -215,10 +215,10 @@ def parsers():
 
 
 def test_options_in_messages_exist():
-    """Every option that a text in the source of the library names exists.
+    """The texts in the library's source mention only options that exist.
 
-    A text in the file of one command may only name options of this command, unless the text also
-    names another command.
+    In the file of a command, a text mentions only options of this command. A text that also names
+    another command may mention options of all commands.
     """
     known = parsers()
     everywhere = set().union(*known.values())
@@ -228,8 +228,8 @@ def test_options_in_messages_exist():
         is_command = file.parent.name == "cli" and file.stem in COMMANDS
         for text in texts_in(file):
             options = re.findall(r"(?<![\w(-])--[a-z][a-z-]*[a-z](?![\w-])", text)
-            # A text without spaces may be part of a command that the output suggests, perhaps of
-            # another command than this one.
+            # The output may suggest another command, and a text without spaces may be a part of
+            # this suggestion.
             is_part = " " not in text
             of_others = is_part or any(f"fastcos {one}" in text for one in COMMANDS)
             allowed = set().union(*own) if is_command and not of_others else everywhere

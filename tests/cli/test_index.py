@@ -32,7 +32,7 @@ def table(path="neighbors.csv"):
 
 
 def lists(rows, first):
-    """Return the ids of the neighbours, by the value in the column `first`."""
+    """Return a dictionary from each value of the column `first` to the ids of its neighbours."""
     results = {}
     for row in rows:
         results.setdefault(row[first], []).append(int(row["neighbor"]))

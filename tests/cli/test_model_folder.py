@@ -1,4 +1,4 @@
-"""The other commands read the folder that `fit` writes like files of users and items."""
+"""The folder that `fit` writes can replace files of users and items in the other commands."""
 
 import json
 from contextlib import redirect_stdout
@@ -20,7 +20,7 @@ def call(*words):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder of interactions, a model fitted to them, and files of its two sides."""
+    """Return a folder with interactions, a model fitted to them, and its item and user vectors."""
     folder = tmp_path_factory.mktemp("folder")
     X, clusters = clustered_interactions()
     X = X.multiply(np.random.default_rng(0).integers(1, 5, X.shape)).tocsr()  # means unlike shares

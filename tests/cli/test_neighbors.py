@@ -174,7 +174,7 @@ def test_ids_of_every_kind_of_file(folder, suffix, capsys):
 
 
 def test_show_prints_queries_and_texts_with_each_row_on_its_own(folder, capsys, monkeypatch):
-    """At 80 columns, one row of one table contains a neighbour, its text and its score."""
+    """At a width of 80 characters, each neighbour's id, text and score are still in one row."""
     records = [
         {"id": f"chunk-{one:05}", "text": f"what chunk {one} says " * 4, "embedding": row.tolist()}
         for one, row in zip(IDS.tolist(), ITEMS, strict=True)

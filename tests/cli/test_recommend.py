@@ -260,7 +260,7 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("words", [pytest.param(words, marks=needs(words[0])) for words, _ in REAL])
 def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
-    """The seed does not matter, because all users (or at least 500) decide.
+    """The recommendation does not depend on the seed: it rests on all users, or on at least 500.
 
     With 8 to 33 users, four seeds led to four recommendations.
     """

@@ -1,4 +1,8 @@
-"""Help, examples, completion, messages about compilation, progress and tables of the commands."""
+"""Tests of the terminal output of the commands.
+
+The tests cover the help with its examples, completion, messages about compilation, progress bars
+and tables.
+"""
 
 import json
 import os
@@ -75,7 +79,11 @@ def test_help_fits_a_terminal(capsys, monkeypatch):
 
 
 def test_import_help_and_the_first_message_import_nothing_heavy():
-    """One process suffices, because each step imports at least what the step before imported."""
+    """The import of fastcos, the help and the first message load no heavy packages.
+
+    One process is enough for this test, because each step imports all that the step before it
+    imported.
+    """
     code = """
 import sys, fastcos
 def show(*names):
@@ -244,7 +252,7 @@ def test_doctor_prints_a_table(capsys):
 
 @pytest.fixture
 def terminal_of(monkeypatch):
-    """Return a function that makes rich write as to a terminal with this number of columns."""
+    """Return a function that lets the library rich write as if to a terminal of a given width."""
 
     def set_columns(columns):
         for name, value in (("FORCE_COLOR", 1), ("NO_COLOR", 1), ("TERM", "xterm")):
@@ -256,7 +264,7 @@ def terminal_of(monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Return a list with one number, the time that the progress bar sees."""
+    """Replace the clock of the progress bar; return a list that contains only its current time."""
     now = [0.0]
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
@@ -391,8 +399,9 @@ def signatures_compiled(code, folder):
 @pytest.mark.slow
 @pytest.mark.long
 def test_warmup_compiles_all_that_commands_need(tmp_path):
-    # Each job runs in a process of its own, as in the command. In one process, Numba may serve a
-    # call by code that another job has compiled for types that convert to those of the call.
+    # Each job runs in a process of its own, as in the command. If the jobs shared a process, Numba
+    # might compile nothing for a call, and convert its arguments to the types of code that another
+    # job has compiled.
     warmed = set()
     for job in warmup.JOBS:
         code = f"from fastcos.cli import warmup\nwarmup.JOBS[{job!r}]()"

@@ -1,4 +1,4 @@
-"""Wrong calls of every command exit with status 2, print one line with the flag, and no data."""
+"""A wrong call of a command ends with status 2. It prints one line with the flag, and no data."""
 
 import re
 

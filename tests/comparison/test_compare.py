@@ -11,7 +11,10 @@ N_ITEMS, RANK = 60, 12
 
 
 def clustered_interactions(n_users=400, n_items=N_ITEMS, n_clusters=3, seed=0):
-    """Return binary interactions of users who prefer one cluster; nobody touched item 5."""
+    """Return binary interactions and the clusters of the items; most users prefer one cluster.
+
+    Item 5 has no interactions.
+    """
     rng = np.random.default_rng(seed)
     clusters = rng.integers(0, n_clusters, n_items)
     taste = rng.dirichlet(np.full(n_clusters, 0.3), n_users)

@@ -1,4 +1,4 @@
-"""compare_vectors judges a model that was trained elsewhere by held-out interactions."""
+"""compare_vectors uses held-out interactions to judge a model that was trained elsewhere."""
 
 import warnings
 from types import SimpleNamespace
@@ -16,7 +16,10 @@ N_USERS, N_ITEMS, DEPTH = 700, 60, 6
 
 @pytest.fixture(scope="module")
 def data():
-    """Return interactions by taste and popularity, a held-out fifth, and a model of the rest."""
+    """Return four fifths of some interactions, the held-out fifth, and the vectors of a model.
+
+    The interactions depend on taste and popularity. The model is fitted to the four fifths.
+    """
     random = np.random.default_rng(0)
     taste, kind = random.integers(0, 3, N_USERS), random.integers(0, 3, N_ITEMS)
     popularity = 0.7 * random.random(N_ITEMS) ** 2 + 0.05
@@ -29,7 +32,7 @@ def data():
 
 
 def ndcg_by_scores(scores, seen, held):
-    """Return the mean NDCG@20 and recall@20 of the unseen items with the best scores (n, p)."""
+    """Recommend the unseen items with the best scores (n, p); return mean NDCG@20 and recall@20."""
     masked = np.where(seen.toarray() != 0, -np.inf, scores)
     results = []
     for line, own, row in zip(masked, seen.toarray() != 0, held.toarray(), strict=True):

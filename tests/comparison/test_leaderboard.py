@@ -200,7 +200,10 @@ def test_label_task_precision_counts_ties_in_part():
 
 
 def test_rare_labels_are_recovered_per_class():
-    """A vote of ten neighbours never names a class of 2 %, although its items are close."""
+    """A rare label can count as recovered although a vote of ten neighbours never names it.
+
+    Here, the rare label belongs to 2 % of the items, which are close to each other.
+    """
     random = np.random.default_rng(5)
     rows = random.standard_normal((600, 16))
     rare = np.arange(600) < 12
@@ -215,7 +218,11 @@ def test_rare_labels_are_recovered_per_class():
 
 
 def test_labels_of_scattered_groups_are_recovered_locally():
-    """Each label has 30 scattered groups, so two items of one label are no closer on average."""
+    """Labels of scattered groups are recovered among neighbours.
+
+    Each label has 30 groups, so two items of one label are on average no closer than two items of
+    different labels.
+    """
     random = np.random.default_rng(6)
     groups = np.arange(1200) % 60
     labels = groups % 2
@@ -240,7 +247,7 @@ def test_shuffled_labels_are_rarely_accepted():
         sizes = ([10, 490], [20, 480], [125] * 4)[seed % 3]
         labels = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
         accepted += compare_vectors(rows, labels, measures=["dot", "centered_cosine"]).beats_chance
-    # At a level of 0.5 %, half a test out of 100 is significant by chance, on average.
+    # At a level of 0.5 %, one test in 200 is significant by chance, on average.
     assert accepted <= 2
 
 
@@ -304,7 +311,7 @@ def test_compare_counts_popularity_without_held_out():
     counted = []
 
     class Counting(BaseMeasure):
-        """A cosine that records the popularities that it receives."""
+        """A measure whose constructor records the popularities that it receives."""
 
         name = "counting_for_a_test"
         needs = "popularity"
@@ -331,7 +338,7 @@ def test_compare_evaluates_user_item_scores_once():
 
 
 def test_held_out_task_votes_of_users_match_numpy():
-    """The scores of project_back_users equal those of the whole task in plain NumPy."""
+    """The scores of project_back_users equal the scores of the same task in plain NumPy."""
     X, _ = clustered_interactions(150, 40)
     question = HeldOutTask.split(X, np.random.default_rng(0))
     model = LinearMF(6, random_state=0).fit(question.training_X)
@@ -485,7 +492,11 @@ def test_compare_vectors_refuses_wrong_arguments(arguments, message):
 
 @pytest.mark.parametrize(("n", "outcomes"), [(3, 3), (4, 3), (10, 126), (12, 462)])
 def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
-    """Two equally frequent labels may be exchanged: of 924 permutations of 6 + 6, 462 differ."""
+    """Labels must have enough distinct permutations for a test.
+
+    The exchange of two equally frequent labels gives no new permutation. Of the 924 permutations of
+    two labels with 6 items each, only 462 are therefore distinct.
+    """
     rows, few = blobs()[0], np.full(120, -1)
     X = np.abs(np.random.default_rng(0).standard_normal((200, 120)))
     few[:n] = np.arange(n) % 2

@@ -1,4 +1,4 @@
-"""At the size of Section 4 of the paper, our numbers show what its figure shows."""
+"""At the size of Section 4 of the paper, our numbers agree with the figure of that section."""
 
 import pytest
 
@@ -15,8 +15,8 @@ INDEPENDENT = {
     "smoothed": (0.932, 0.962),
     "eq2": (0.949, 0.973),
 }
-# For the same seed, our simulation draws other clusters and exponents than the independent
-# implementation. The ranges are therefore widened by this margin.
+# For the same seed, our simulation and the independent implementation draw different clusters and
+# exponents. The ranges are therefore widened by this margin.
 MARGIN = 0.02
 
 

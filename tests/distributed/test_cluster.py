@@ -240,7 +240,10 @@ def kill_for(seconds, cluster, killed):
 
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
 def test_killed_workers_do_not_change_results(tmp_path, monkeypatch):
-    """If a random worker of four is killed every 2 s for 30 s, results remain bit-identical."""
+    """Results remain bit-identical if one of four workers is killed at random every 2 s.
+
+    The test kills workers for 30 s.
+    """
     monkeypatch.setattr(distributed, "QUERIES_PER_TASK", 2000)
     rows = np.random.default_rng(0).standard_normal((40_000, 64)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)

@@ -1,4 +1,8 @@
-"""The LangChain store: empty arguments, metadata filters, thresholds, calls for other stores."""
+"""Tests of the LangChain store.
+
+The tests cover empty arguments, metadata filters, score thresholds, and calls that were written for
+other stores.
+"""
 
 import asyncio
 
@@ -110,7 +114,7 @@ def test_operators_in_filters(filter, accepts):
 
 
 def _none_safe(accepts, page, tag):
-    """Return whether a document is accepted. No comparison by size accepts a missing value."""
+    """Return whether `accepts` is true; a comparison by size with a missing value is false."""
     try:
         return accepts(page, tag)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Columns of files by other programs are read, or refused by an error with name, row and type."""
+"""Columns that other programs wrote are read, or an error states the name, the row and the type."""
 
 import datetime
 import decimal
@@ -36,7 +36,10 @@ refused = functools.partial(refusals.refused, reader=read_vectors)
 
 
 def arrow_files(folder, arrow, table):
-    """Yield the table as Parquet, Arrow file and Arrow stream, if the format has its types."""
+    """Write the table as Parquet, Arrow file and Arrow stream; yield the path of each file.
+
+    If Parquet does not support a type of the table, no Parquet file is written.
+    """
     from pyarrow import parquet
 
     paths = [folder / name for name in ("t.parquet", "t.feather", "t.arrow")]

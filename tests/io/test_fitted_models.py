@@ -60,7 +60,7 @@ def test_from_model_strips_biases_of_implicit():
 
 
 def logistic(b, c):
-    """Return factors of implicit's logistic factorisation, whose items end with (bias, 1)."""
+    """Return a logistic model of the package implicit. Its item rows end with (bias, 1)."""
     return implicit(
         np.column_stack([ITEMS, b, np.ones(7)]), np.column_stack([USERS, np.ones(9), c])
     )
@@ -88,7 +88,7 @@ def test_scoring_embeddings_are_the_scores_of_the_model(kind, tmp_path):
     has_biases = kind != "ALS"
     # A user's bias raises the scores of all items equally, so it is omitted.
     scores = USERS @ ITEMS.T + has_biases * b
-    # The factors are read from the model, and from a file of the model's arrays.
+    # The factors are read twice: from the model, and from a file that contains the model's arrays.
     arrays = {name: value for name, value in vars(model).items() if name != "fit"}
     np.savez(tmp_path / "model.npz", **arrays)
     for read, source in (

@@ -1,4 +1,4 @@
-"""A table that is read once into shards has the same matrix and ids as one that is read whole."""
+"""Shards made in one pass over a table contain the same matrix and ids as the whole table."""
 
 import gzip
 

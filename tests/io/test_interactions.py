@@ -1,4 +1,4 @@
-"""Interactions, labels and vectors from files, compared with reading the CSV cell by cell."""
+"""Readers of interactions, labels and vectors are compared with a loop over the cells of a CSV."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""Labels and names are aligned with items; real data have the numbers that we know."""
+"""Labels and names are aligned with the items, and real data sets give the known counts."""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""In every format and by every writer, a table gives the same answer, or an error with the column.
+"""A table is read in the same way, whatever its file format and the program that wrote it.
+
+If a column must be refused, the error names this column in every format.
 
 The tests build random tables from columns whose correct contents are known, so the expected answer
 shares no code with the readers. To also run the slow tests, which read more tables::
@@ -25,7 +27,7 @@ AWKWARD = [
     'say "hi"', "two\nlines", "x\r\ny", "naïve", "日本", "🦆", "[1, 2", "=1+1", "'", "a::b", "#c",
     "\\N", "0x1F", "+7", "x" * 490,
 ]  # fmt: skip
-REFUSED = "refused"  # stands for ids or numbers that readers must refuse
+REFUSED = "refused"  # the expected result if readers must refuse the ids or numbers
 
 
 class Made:
@@ -60,7 +62,10 @@ def with_one(rng, cells, odd):
 
 
 def make_ids(rng, n):
-    """Return a column of ids with a name that says so, or the only column of texts, or None."""
+    """Return a column of ids, or None.
+
+    The name of the column shows that it contains ids, or it is the only column of texts.
+    """
     name = str(rng.choice(["id", "item_id", "movieId", "Item ID", "ISBN"]))
     numbers = distinct(rng, n)
     padded = [f"{one:05}" for one in numbers[:-1]] + ["7"]
@@ -160,7 +165,11 @@ def make_numbers(rng, n):
 
 
 def make_table(seed):
-    """Return columns, and what readers must return: ids and rows, or the refused column's name."""
+    """Return columns, and the expected result of reading them.
+
+    The result consists of ids and rows, or it contains the name of the column that readers must
+    refuse.
+    """
     rng = np.random.default_rng([57, seed])
     n = int(rng.choice([1, 2, 3, 5, 5, 700]))
     ids = make_ids(rng, n)
@@ -295,7 +304,7 @@ def frame_jsonl(path, columns):
 
 
 def lacks(*kinds):
-    """Return a function: can a writer that lacks these types write these columns?"""
+    """Return a function that tells whether columns can be written without these types."""
     return lambda columns: not {one.kind for one in columns} & {*kinds}
 
 

@@ -136,7 +136,7 @@ def test_vectors_in_safetensors(tmp_path):
 
 
 def documents(embedding):
-    """Return the table of a search over texts: ids, vectors, and texts of which two are equal."""
+    """Return a table for a search over texts: ids, vectors and texts. Two texts are equal."""
     return {"id": [7, 5, 6], "text": ["one", "one", "two"], "embedding": embedding}
 
 
@@ -290,7 +290,10 @@ def test_vectors_of_an_export_keep_their_ids(tmp_path):
 
 
 def trained(kind, n=30, p=20, d=4):
-    """Return factors with the columns that implicit appends; one item and one user are unused."""
+    """Return factors with the columns that the package implicit appends.
+
+    Item 5 has no interactions, so its row is 0. If `kind` is "lmf", the row of user 3 is also 0.
+    """
     rng = np.random.default_rng(1)
     users, items = rng.standard_normal((n, d)), rng.standard_normal((p, d))
     bias, ones = rng.standard_normal((max(n, p), 1)), np.ones((max(n, p), 1))
@@ -331,7 +334,8 @@ def test_read_factors_strips_biases_of_two_files(tmp_path):
     assert factors.items.shape == (20, 4)
     assert factors.scoring_embeddings().items.shape == (20, 5)
     # The last column of the items contains biases. Only the constant last column of the users shows
-    # this. If only the items are read, the last column is kept like every other column.
+    # this. Without the users, the last column of the items is therefore kept like every other
+    # column.
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
     logistic, users = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)

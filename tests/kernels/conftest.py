@@ -1,4 +1,7 @@
-"""Fixture of a small separate package; tests of vector IR are skipped if nothing is compiled."""
+"""A fixture for a small separate package, and a hook that skips tests.
+
+The hook skips tests of vector IR if Numba does not compile anything.
+"""
 
 import numba
 import pytest

@@ -1,4 +1,7 @@
-"""Kernels get read-only arrays, as from the validation; other types would compile again."""
+"""Kernels get read-only arrays, like the arrays that the validation returns.
+
+For arrays of other types, Numba would compile the kernels again.
+"""
 
 from typing import Any
 

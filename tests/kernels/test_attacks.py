@@ -1,4 +1,4 @@
-"""The attacks agree with their definitions, and every successful attack returns valid weights."""
+"""Each part of an attack equals its definition, and a successful attack returns valid weights."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def unit(v):
 
 
 def neighborhoods(seed, n, m=8, d=4):
-    """Yield a generator, an item, other items by descending cosine, and the box's upper limit."""
+    """Yield a random generator, an item, other items by descending cosine, and a weight limit."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         x = unit(rng.standard_normal(d))
@@ -22,7 +22,7 @@ def neighborhoods(seed, n, m=8, d=4):
 
 
 def rank(x, units, edge, w):
-    """Return how many other items are nearer to x than item `edge` at w, by more than MARGIN."""
+    """Return how many items are nearer to x than item `edge`, by more than MARGIN, at weights w."""
     values = np.array([cosine(x, y, w) for y in units])
     return int((np.delete(values, edge) > values[edge] + attacks.MARGIN).sum())
 
@@ -64,8 +64,8 @@ def test_is_lost_counts_nearer_items():
     assert lost > 500
 
 
-# This test is slow, because it compiles this function separately. The next test covers the same
-# code, which attacked_radii contains.
+# This test is slow, because it compiles find_counterexample separately. The next test is a default
+# test, and covers the same code, because attacked_radii contains find_counterexample.
 @pytest.mark.slow
 def test_find_counterexample_returns_valid_weights():
     broken, missed = 0, 0

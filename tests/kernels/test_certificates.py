@@ -14,7 +14,7 @@ def unit(v):
 
 
 def triples(seed, n, largest=6):
-    """Yield a generator, an item, a near neighbour, a slightly farther competitor, and the box."""
+    """Yield a generator, an item, a near neighbour, a farther competitor, and a weight limit."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         d = int(rng.integers(2, largest + 1))
@@ -32,8 +32,8 @@ def test_ratio_range_equals_brute_force():
 
 
 # The tests with this mark are slow, because each compiles one function of the certificates
-# separately. The default tests of rescaling_radii, here and in tests/auditing/test_certificates.py,
-# cover the same functions, because the code of rescaling_radii contains them.
+# separately. The code of rescaling_radii contains all these functions, so the default tests of
+# rescaling_radii cover them, here and in tests/auditing/test_certificates.py.
 compiled_alone = pytest.mark.slow
 
 
@@ -81,7 +81,7 @@ def test_refined_certificate_agrees_with_numerical_minimisation(n):
         joint += sure
     assert min(passed, refused) > n // 8
     # The joint certificate is cheaper than the refined one. It certifies fewer neighbours than the
-    # refined certificate, but more than a quarter of their number.
+    # refined certificate, but more than a quarter as many.
     assert passed // 4 < joint < passed
 
 

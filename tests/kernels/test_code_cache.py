@@ -192,7 +192,7 @@ def test_cached_code_runs_without_numbas_registries(package, tmp_path):
 
 
 def as_tier(tier):
-    """Return the environment variables of a process that generates code for a tier of CPUs."""
+    """Return the environment variables with which a process compiles for a tier of CPUs."""
     return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), cpu.code_name(tier), strict=True))
 
 
@@ -769,8 +769,8 @@ def searches(tmp_path, before="", **environment):
     return done.stdout.split(), done.stderr
 
 
-# This code acts as if the system did not list the user, as in a container with an arbitrary user
-# id.
+# After this code has run, the system seems not to know the current user. This happens in containers
+# with an arbitrary user id.
 NO_HOME = "import os, pwd; pwd.getpwuid = {}.__getitem__\n"
 # Neither os.access nor the file system refuses anything to root, so this code replaces the calls.
 FORBIDDEN = """

@@ -10,7 +10,7 @@ from tests.kernels.inputs import frozen
 
 
 def findings_of(rows, n_columns, *, cuts=None, index="i4", value="f8"):
-    """Return what check_rows finds in rows that are lists of (column, value)."""
+    """Return the findings of check_rows; each row is a list of pairs (column, value)."""
     indptr = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     indices = np.array([column for row in rows for column, _ in row], index)
     data = np.array([value for row in rows for _, value in row], value)
@@ -34,7 +34,7 @@ def findings_of(rows, n_columns, *, cuts=None, index="i4", value="f8"):
 
 
 def finding(row, n_columns):
-    """Return what check_rows must find in one row, by its definition."""
+    """Return what check_rows must find in one row, according to the definitions of its findings."""
     columns = [column for column, _ in row]
     if any(not 0 <= column < n_columns for column in columns):
         return csr.OUT_OF_RANGE

@@ -26,7 +26,10 @@ def true_scores(metric_type, Q, B, offsets):
 
 
 def best(scores, columns, k):
-    """Return the k best by descending score, then by lower column; missing ones are -inf and -1."""
+    """Return the k best scores and their columns; of equal scores, the lower column comes first.
+
+    If there are fewer than k scores, the remaining places contain -inf and -1.
+    """
     order = np.lexsort((columns, -scores))[:k]
     missing = k - len(order)
     return np.append(scores[order], [-np.inf] * missing), np.append(columns[order], [-1] * missing)

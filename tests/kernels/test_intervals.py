@@ -1,4 +1,4 @@
-"""Intervals of cosines, compared with brute force; kernels must not write outside their rows."""
+"""Intervals of cosines agree with brute force, and the kernels write only to their own rows."""
 
 import numpy as np
 import pytest

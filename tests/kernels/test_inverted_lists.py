@@ -24,8 +24,8 @@ def packed(items, values):
     return frozen((values.astype(np.int32) << 16) | items.astype(np.int32))
 
 
-# Each layout compiles its own code. The two layouts of the default tests cover sums of integers and
-# of real numbers.
+# Numba compiles separate code for each layout. The two layouts of the default tests cover sums of
+# integers and of real numbers.
 @pytest.mark.parametrize(
     "kind",
     [

@@ -1,4 +1,4 @@
-"""Ranks of the columns with the same label, and the votes of items and of users."""
+"""Scores by label ranks, and the votes of items and of users, equal their plain definitions."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,15 @@ from tests.kernels.inputs import frozen
 
 
 def score_table(seed, n, m, levels):
-    """Return scores, of which many tie if there are few levels."""
+    """Return scores with `levels` different values; if there are few levels, many scores tie."""
     return np.random.default_rng(seed).integers(0, levels, (n, m)).astype(np.float64)
 
 
 def by_loops(line, own, codes, k):
-    """Return AUC, average precision at R and vote by definition; ties go to the lower column."""
+    """Return AUC, average precision at R and vote, computed by loops.
+
+    Of two columns with equal scores, the lower column ranks first.
+    """
     others = [j for j in range(len(line)) if j != own]
     ranked = sorted(others, key=lambda j: (-line[j], j))
     same = [j for j in others if codes[j] == codes[own]]

@@ -100,7 +100,7 @@ RESULT = [0.0, 11.5, 19.5, 27.5, 35.5, 2, 1, 1, 0, 0]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Build a package fastcos with three kernels, and native libraries of them for one tier."""
+    """Write a package fastcos with three kernels, and build their native libraries for one tier."""
     site = tmp_path_factory.mktemp("native")
     kernels = site / "fastcos" / "kernels"
     kernels.mkdir(parents=True)
@@ -122,7 +122,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def package(built, tmp_path):
-    """Return a copy of the package that a test may change."""
+    """Return a copy of the package; a test may change this copy."""
     return Path(shutil.copytree(built, tmp_path / "site"))
 
 

@@ -1,6 +1,6 @@
 """fastcos gives the same results if Numba lacks one of the private names that fastcos uses.
 
-Before it imports fastcos, each process renames one such name in all modules of Numba.
+Each process renames one of these private names in all modules of Numba before it imports fastcos.
 """
 
 import gc
@@ -147,8 +147,8 @@ print(hashlib.sha256(norms.tobytes()).hexdigest())
 
 @pytest.mark.slow
 def test_vector_operations_take_llvm_s_own_pointers(tmp_path):
-    # A later release of llvmlite will not support typed pointers. The current release writes no
-    # typed pointers if the first variable below is 0.
+    # A later release of llvmlite will not support typed pointers. If the first variable below is 0,
+    # the current release writes no typed pointers either.
     digests = []
     for typed in ("1", "0"):
         variables = {

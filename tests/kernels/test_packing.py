@@ -79,7 +79,7 @@ def quantise_query(isa, x, codes, measured):
 
 
 def queries_near_the_limits():
-    """Return rows of 48 columns near the limits of codes.
+    """Return rows of 48 columns whose codes come close to their limits.
 
     Some rows are random, and others have one large number, equal numbers, tiny numbers or zeros.
     """
@@ -109,13 +109,14 @@ def test_query_step_makes_codes_fit(isa):
         sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
         most_in_group = max(most_in_group, *map(np.max, sums))
         if np.abs(x).max() > 1e-30:
-            # The quantisation step is not larger than the limits on codes and sums require.
+            # The quantisation step is as small as the limits allow: the largest code is 127 or,
+            # with AVX2, a sum is almost 128.
             assert np.abs(wide).max() == 127 or (isa == "avx2" and np.max(sums) >= 124)
     assert 127 <= most_in_group <= 128 if isa == "avx2" else most_in_group > 128
 
 
-# For every instruction set except for the best one of this CPU, code must be compiled that no other
-# test needs.
+# Tests of all instruction sets except for the best one of this CPU are slow, because they compile
+# code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("amx", "vnni", "avx2", "avx512")
@@ -124,7 +125,10 @@ WORDS = {"amx": 16, "vnni": 10, "avx2": 10, "avx512": 40}
 
 
 def packed(isa, X, factor, shift, offsets):
-    """Return panels of an instruction set, as codes or floats by position, and everything else."""
+    """Pack the rows X for an instruction set; return the packed rows and all other outputs.
+
+    The packed rows contain codes or floats, in the order of their positions in the panels.
+    """
     n, depth = X.shape
     words, panels = WORDS[isa], -(-n // 32)
     order = np.arange(n, dtype=np.int32)[::-1].copy()

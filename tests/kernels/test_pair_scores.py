@@ -15,7 +15,10 @@ PAIRS = [
 
 
 def some_rows(n, depth, kind, numbers):
-    """Return rows, of an array type, whose bits represent a number type, and their numbers."""
+    """Return rows of the array type `kind`, and the numbers that their bits represent.
+
+    The bits represent numbers of the type `numbers`.
+    """
     rows = 5 * np.random.default_rng(n + depth).standard_normal((n, depth))
     if numbers == "bfloat16":  # a bfloat16 is the upper half of a float32
         bits = rows.astype("f4").view("u4") & 0xFFFF0000
@@ -108,7 +111,8 @@ def test_product_has_the_bits_of_plain_loops(types):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "float16", "bfloat16"])
 def test_product_of_narrow_rows_is_that_of_float32(kind):
-    # The rows contain all numbers of the type, both in whole vectors and in the rest of a row.
+    # The rows contain all finite numbers of the type. At a depth of 16, each number is in a whole
+    # vector, and at a depth of 17, it is the rest of a row after the last whole vector.
     if kind == "bfloat16":
         kind = pytest.importorskip("ml_dtypes").bfloat16
     kind = np.dtype(kind)

@@ -1,4 +1,4 @@
-"""The timed probes carry out the work that their times stand for."""
+"""The timed probes really carry out all the work for which their time is measured."""
 
 import numpy as np
 import pytest

@@ -12,8 +12,8 @@ from tests.kernels.inputs import frozen, frozen_rows
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 
-# For every instruction set except for the best one of this CPU, code must be compiled that no other
-# test needs.
+# Tests of all instruction sets except for the best one of this CPU are slow, because they compile
+# code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in ("vnni", "avx2")
@@ -78,8 +78,8 @@ def with_projection(isa, X):
     short, own, rests = frozen(short, own, rests)
     largest_k = frozen(np.full(2, 10, np.float32))
     projected = records.Projection(axes, short, PROJECTED_WORDS, own, rests, eta, *largest_k)
-    # The product passes read-only arrays, too, so tests/search/test_filter_bound.py calls the same
-    # compiled pack_block.
+    # These arrays are made read-only, as in the library. tests/search/test_filter_bound.py can then
+    # use the same compiled code of pack_block.
     order, by_item, statistics = frozen(order, by_item, statistics)
     factors, none = frozen(factors, none)
     items = records.Items(
@@ -112,7 +112,7 @@ def test_prepare_projected_panels_bounds_what_is_left(isa):
 
 
 def queries_of(Q):
-    """Return queries of unit rows, without a shift or exclusions."""
+    """Return queries that are scaled to unit length, without a shift or exclusions."""
     n = len(Q)
     norms, none, ones = np.linalg.norm(Q.astype(float), axis=1), np.zeros(0, np.int64), np.ones(n)
     norms, own, indptr = frozen(norms, np.full(n, -1), np.zeros(n + 1, np.int64))

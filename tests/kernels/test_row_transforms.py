@@ -13,7 +13,7 @@ SHAPES = [(1, 1, 1), (3, 5, 2), (4, 7, 7), (9, 33, 12), (23, 16, 17)]
 
 
 def cut(kernel, n, *arrays):
-    """Call the kernel in uneven pieces; it writes to the last of the arrays."""
+    """Call the kernel for row ranges of different sizes; the last array is its output."""
     *inputs, out = arrays
     for lo, hi in zip([0, 1, n // 2], [min(1, n), max(1, n // 2), n], strict=True):
         if lo < hi:

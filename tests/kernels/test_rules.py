@@ -1,4 +1,7 @@
-"""Rules for all kernels, checked in their source; each test lists all functions that break one."""
+"""Rules for all kernels, which are checked in the source of the kernels.
+
+Each test lists all functions that break its rule.
+"""
 
 import ast
 import functools
@@ -45,7 +48,7 @@ def without_jit():
 
 
 def compiled(tree):
-    """Return the functions of a file that a decorator of jit.py compiles."""
+    """Return those functions of a file that have one of the compiling decorators of jit.py."""
     return [
         function
         for function in nodes(tree, ast.FunctionDef)
@@ -260,7 +263,10 @@ def test_the_bounds_of_numba_are_those_that_are_tested():
 
 
 def test_kernels_that_python_calls_take_at_most_8_arguments():
-    """Callers would confuse more arguments; kernels/records.py groups them in named tuples."""
+    """Callers would easily confuse more than 8 arguments.
+
+    Kernels with more inputs take named tuples, which are defined in kernels/records.py.
+    """
     called = "".join(path.read_text("utf8") for path in (ROOT / "fastcos").rglob("*.py"))
     offenders = [
         f"{name}: {function.name} takes {len(function.args.args)}"

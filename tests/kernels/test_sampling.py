@@ -1,4 +1,4 @@
-"""Every algorithm draws samples whose distribution agrees with enumeration and NumPy."""
+"""The samples of every algorithm have the distribution that enumeration and NumPy give."""
 
 from itertools import combinations, pairwise, permutations
 
@@ -24,7 +24,7 @@ def sampled(
     preference, item_cluster, popularity, n_wanted, *, key=(1, 2), cuts=None, race_from=NEVER,
     max_draws=NEVER,
 ):  # fmt: skip
-    """Return the kernel's rows of items; its inputs are prepared by loops."""
+    """Prepare the inputs of the kernel by loops; return the rows of items that it samples."""
     preference = np.array(preference, np.float64)
     n_clusters = preference.shape[1]
     members = [[i for i, own in enumerate(item_cluster) if own == c] for c in range(n_clusters)]

@@ -36,7 +36,7 @@ def test_kth_largest_equals_sort(values):
 
 
 def test_kth_largest_ranks_nan_below_all_numbers():
-    """A score of a damaged row may be NaN, anywhere in the list."""
+    """The scores of damaged rows may be NaN, at any position in the list."""
     rng = np.random.default_rng(0)
     for count in range(1, 12):
         for n_nan in range(count + 1):
@@ -50,7 +50,7 @@ def test_kth_largest_ranks_nan_below_all_numbers():
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000])
 @pytest.mark.parametrize("nan_share", [0.1, 0.5, 1.0])
 def test_nan_precedes_no_number(count, nan_share):
-    """A damaged row must not displace an intact row from the best."""
+    """A damaged row, whose score is NaN, must not displace an intact row from the k best rows."""
     rng = np.random.default_rng(count)
     keys, columns = rng.integers(-5, 5, count) * 1.0, rng.permutation(count)
     keys[rng.random(count) < nan_share] = np.nan

@@ -1,4 +1,4 @@
-"""Sparse products in blocks of rows, compared with dense arithmetic; no other row may change."""
+"""Sparse products in blocks of rows equal dense products, and change only the rows of the block."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Sparse products by vector IR and by plain loops, for all widths and types."""
+"""Sparse products for all widths and types, both with vector IR and with plain loops."""
 
 import mpmath
 import numba
@@ -173,7 +173,10 @@ def test_large_factors_are_prefetched_and_the_products_are_the_same(index, value
 
 
 def joined(Z, n_groups):
-    """Return the sums (parts, p, w) of the tasks; the tasks of one part are adjacent groups."""
+    """Join the column groups of each part; return the sums (parts, p, w).
+
+    The tasks of one part are adjacent, and each of them sums one group of columns.
+    """
     parts = Z.reshape(-1, n_groups, *Z.shape[1:])
     return np.concatenate(list(parts.swapaxes(0, 1)), axis=2)
 

@@ -58,13 +58,15 @@ def codes(depth, seed):
 def query_codes(isa, depth, seed):
     """Return codes of queries.
 
-    For AVX2, the sums of 4 products reach the limits of int16, with one sign or both.
+    For AVX2, the sums of 4 products come close to the limits of int16. Some queries have codes of
+    only one sign, and others have codes of both signs.
     """
     if isa != "avx2":
         return codes(depth, seed)
     rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
     # `shares` has four axes: the queries, the steps of 2 words each, the 2 halves of a word, and
-    # the 4 codes whose products are added. These 4 codes are the same half of each of the 2 words.
+    # the 4 codes whose products are added. Of these 4 codes, 2 are in the first word and 2 in the
+    # second word, in the same half of each.
     shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
     groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
     groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])
@@ -91,8 +93,8 @@ def laid_out(isa, items, queries):
 def coded_cases(*isas, with_many=True):
     """Return pairs of an instruction set and a number of columns.
 
-    The largest number of columns takes long, so by default only one instruction set is tested with
-    it, or none if `with_many` is False.
+    A test with the largest number of columns takes long. The default tests use this number with
+    only one instruction set or, if `with_many` is False, with none.
     """
     best = next((isa for isa in isas if isa in cpu.supported_isas()), None)
     many = tiles.MAX_CODED_COLUMNS

@@ -37,7 +37,10 @@ def unit_row(v, unit):
 
 
 def slow_loss(q, unit, softmax, penalty):
-    """Return the loss of all users in float64. Each interaction is scored without itself."""
+    """Return the loss of all users in float64.
+
+    The score of an interaction is computed from the other interactions of its user.
+    """
     total = 0.0
     for u, items in enumerate(q["rows"]):
         span = slice(q["indptr"][u], q["indptr"][u + 1])
@@ -69,7 +72,7 @@ def slow_loss(q, unit, softmax, penalty):
 
 
 def run(q, unit, softmax, penalty, rate=0.0, first=0, masked=None):
-    """Call both kernels like the training does, with outputs that are filled with sentinels."""
+    """Call both kernels in the same way as the training; their outputs first contain sentinels."""
     f = {k: np.asarray(q[k], np.float32) for k in ("x", "weights", "A", "B", "bias", "counts")}
     p, d = f["A"].shape
     n, m, nnz = len(q["rows"]), len(q["drawn"]), len(q["indices"])

@@ -50,7 +50,7 @@ def test_matmul_errors_keep_the_documented_bound(rng, dtype):
 
 @pytest.fixture
 def kernels(monkeypatch):
-    """Return a list to which the name of each kernel that runs is added."""
+    """Record which kernels run; return the list of their names."""
     names, run = [], parallel.run
 
     def recorded(kernel, *arguments, **options):

@@ -1,4 +1,4 @@
-"""The certificate of the SVD is true for any matrix; the truth is LAPACK's result in float64."""
+"""The certificate of the SVD holds for any matrix, according to LAPACK's results in float64."""
 
 import warnings
 
@@ -212,7 +212,10 @@ def test_randomized_svd_bits_do_not_depend_on_threads(dtype):
 
 
 def test_randomized_svd_finds_a_value_of_high_multiplicity(monkeypatch):
-    """The widened blocks contain both long columns and columns that only rounding made short."""
+    """randomized_svd finds a singular value of high multiplicity.
+
+    The widened blocks contain long columns, and columns that are short only because of rounding.
+    """
     monkeypatch.setattr(block_lanczos, "block_width", lambda k: 4)
     X = with_spectrum(178, 118, np.repeat([4.0, 2.0], [40, 78]), seed=22)
     result = randomized_svd(X, 7, tol=1e-7)
@@ -291,8 +294,8 @@ def test_svd_progress_extrapolates_the_total():
     report.add(32)
     report.check(1e-1)
     report.add(32)
-    # In 32 columns, the error fell to a tenth. The error must still fall by four powers of ten,
-    # each of which takes 32 columns, so the report expects 4 x 32 more columns.
+    # The last 32 columns reduced the error to a tenth. The error must still fall by a factor of
+    # 10^4, so the report expects 4 x 32 more columns.
     report.check(1e-2)
     report.add(1)
     report.check(1.0)  # Without a decrease, no rate can be estimated.

@@ -11,7 +11,7 @@ from fastcos.linalg.transpose import transposed
 
 @pytest.fixture(scope="module")
 def X():
-    """Return a matrix with enough non-zeros for a part per thread.
+    """Return a matrix with so many non-zeros that each thread gets a part.
 
     Most non-zeros are in a few rows and columns, and some rows and columns are empty.
     """
@@ -55,7 +55,11 @@ def test_several_threads_have_a_part_each(X, monkeypatch):
 @pytest.mark.parametrize("value", [1, 0.5])
 @pytest.mark.parametrize("width", [5, 40])
 def test_products_by_columns_or_a_transpose(X, value, width):
-    """With few non-zeros per column, threads sum different columns or multiply the rows of X'."""
+    """Products by columns and products by the transpose are both correct.
+
+    If there are few non-zeros per column, either each thread sums other columns, or the threads
+    multiply the rows of the transpose X'.
+    """
     tall = sp.csr_array((np.full(X.nnz, value, np.float32), X.indices, X.indptr), shape=X.shape)
     wide = sp.hstack([tall, sp.csr_array((tall.shape[0], 30_000), dtype=np.float32)]).tocsr()
     assert len(operators.as_operator(wide)._part_rows) == 2

@@ -306,8 +306,8 @@ def test_model_change_equals_dense_norm():
     assert result.value == pytest.approx(np.linalg.norm(P1 @ Q1.T - P2 @ Q2.T))
     assert result.relative == pytest.approx(result.value / np.linalg.norm(P1 @ Q1.T))
     G = random.standard_normal((4, 4))
-    # Both models make the same predictions, so the true change is 0. The computed change must be of
-    # the size of a rounding error. The square root of a rounding error would be much larger.
+    # Both models make the same predictions, so the true change is 0. The computed change must be no
+    # larger than a rounding error. The square root of a rounding error would be much larger.
     assert metrics.model_change(P1, Q1, P1 @ G, Q1 @ np.linalg.inv(G).T).relative < 1e-13
 
 

@@ -55,7 +55,7 @@ def test_clustering_scores_with_surplus_clusters():
 
 
 class Draws:
-    """A generator whose integer draws are 0, and whose random numbers are given."""
+    """A random generator whose integers are all 0, and whose other numbers are given."""
 
     def __init__(self, *draws):
         self.draws = list(draws)

@@ -1,4 +1,4 @@
-"""The validation of neighbour lists and of query labels, for inputs at the limits."""
+"""The validation of neighbour lists and query labels, for inputs that are just valid or invalid."""
 
 import numpy as np
 import pytest

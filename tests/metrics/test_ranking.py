@@ -1,4 +1,4 @@
-"""Scores of recommendations for held-out items, against a Python loop, ranx and scikit-learn."""
+"""Ranking scores for held-out items equal those of a Python loop, ranx and scikit-learn."""
 
 import functools
 
@@ -19,8 +19,8 @@ SCORES = {
     "ndcg_at_k": metrics.ndcg_at_k,
     "graded_ndcg": lambda *args, k: metrics.ndcg_at_k(*args, k=k, graded=True),
 }
-# The names of these scores in the package ranx. The recall is left out, because ranx divides it by
-# another number.
+# The names of these scores in the package ranx. The recall is left out, because ranx and fastcos
+# divide it by different numbers.
 RANX = {
     "precision_at_k": "precision", "hit_rate_at_k": "hit_rate", "mrr_at_k": "mrr",
     "map_at_k": "map", "graded_ndcg": "ndcg",
@@ -28,7 +28,10 @@ RANX = {
 
 
 def random_case(seed):
-    """Return lists with -1 anywhere, graded held-out items (for some users none), and k."""
+    """Return recommendation lists, graded held-out items, and k.
+
+    The lists may contain -1 at any place, and some users may have no held-out items.
+    """
     random = np.random.default_rng(seed)
     n, p = random.integers(1, 8), random.integers(2, 20)
     held = random.integers(1, 6, (n, p)) * (random.random((n, p)) < random.uniform(0.05, 0.6))
@@ -39,7 +42,7 @@ def random_case(seed):
 
 
 def users_of(held):
-    """Return the numbers of the users with held-out items, and their items with gains."""
+    """Return a pair for each user with held-out items: the user, and the gains of these items."""
     rows = held.toarray()
     return [(u, {int(i): row[i] for i in np.flatnonzero(row)}) for u, row in enumerate(rows)
             if row.any()]  # fmt: skip

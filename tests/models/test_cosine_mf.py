@@ -78,7 +78,10 @@ def test_cosine_mf_decreases_its_loss(simulation, similarity, loss):
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 4))]
 )
 def test_cosine_mf_recovery_depends_on_the_temperature(seed):
-    """At one temperature, the cosine beats the dot product; another one has a lower loss."""
+    """At one temperature, the cosine recovers the clusters better than the dot product does.
+
+    At another temperature, the held-out loss of the cosine is lower, but its recovery is worse.
+    """
     X, cluster, *_ = simulate_interactions(1000, 200, random_state=seed)
 
     def fitted(similarity, temperature):
@@ -167,8 +170,8 @@ def test_cosine_mf_without_item_bias_learns_none(simulation):
     for loss in ("info_nce", "negative_sampling"):
         parameters = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
         without = CosineMF(5, item_bias=False, **parameters).fit(X)
-        # If no bias is learned, the bias of an item only corrects for how often the item is drawn
-        # as a negative.
+        # If the model learns no bias, item_bias_ still contains a correction for how often each
+        # item is drawn as a negative.
         expected = 0.75 * np.log(counts[counts > 0])
         np.testing.assert_allclose(without.item_bias_[counts > 0], expected, rtol=1e-6)
         learned = CosineMF(5, **parameters).fit(X).item_bias_[counts > 0]
@@ -206,7 +209,8 @@ def test_split_held_out_takes_a_share_of_every_user(simulation):
     np.testing.assert_array_equal((known + held).toarray(), X.toarray())
     assert not known.multiply(held).nnz
     n, out = np.diff(X.indptr), np.diff(held.indptr)
-    # The last interaction of an item is never held out, so fewer interactions may be held out.
+    # The last interaction of an item is never held out, so the held-out share of a user may be less
+    # than 0.2.
     assert (np.abs(out - 0.2 * n)[n > 1] <= 3).all()
     assert abs(held.nnz / X.nnz - 0.2) < 0.02
     assert (np.diff(known.indptr)[n > 0] > 0).all()

@@ -356,7 +356,7 @@ def test_linear_mf_default_rank_and_regularization(tmp_path):
         assert loaded.get_params() == model.get_params()
         assert loaded.regularization_ == model.regularization_
     assert LinearMF().fit(np.tile(X, (3, 4))).components_.shape == (50, 80)
-    # With five columns, the default λ would be the first singular value, at which Eq. 2 would leave
+    # With five columns, the default λ would be the first singular value, and Eq. 2 would then keep
     # no column. The model uses half of this value instead.
     assert LinearMF(5, objective="weight_decay").fit(X).regularization_ == pytest.approx(s[0] / 2)
 
@@ -375,7 +375,7 @@ def test_linear_mf_save_and_load(tmp_path, objective, center):
     assert sorted(fitted) == sorted(name for name in vars(loaded) if name.endswith("_"))
     for name in fitted:
         np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name), strict=True)
-    loaded.save(tmp_path / "model")  # this call saves over the files that the model maps
+    loaded.save(tmp_path / "model")  # this call replaces files that the model has mapped
     np.testing.assert_array_equal(
         LinearMF.load(tmp_path / "model").transform(X), model.transform(X)
     )

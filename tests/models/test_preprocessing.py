@@ -1,4 +1,4 @@
-"""Transformers equal dense formulas, and pass all of scikit-learn's checks."""
+"""Transformers give the results of dense formulas, and pass all of scikit-learn's checks."""
 
 import numpy as np
 import pytest

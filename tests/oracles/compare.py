@@ -1,10 +1,13 @@
-"""Comparisons that several tests share; test_compare_helper.py passes wrong answers to them."""
+"""Comparisons that several tests share.
+
+The tests in test_compare_helper.py check that these comparisons reject wrong answers.
+"""
 
 import numpy as np
 
 
 def assert_same_neighbours(columns, scores, truth, rtol=1e-6):
-    """Check that neighbours agree with the true scores (n, m); only ties within rtol may swap.
+    """Check neighbours against the true scores (n, m); scores that tie within rtol may be swapped.
 
     Excluded pairs have the true score -inf. All k columns of a row must be allowed neighbours.
     """
@@ -12,8 +15,7 @@ def assert_same_neighbours(columns, scores, truth, rtol=1e-6):
     n, k = columns.shape
     assert scores.shape == (n, k) == (len(truth), k), "shapes differ"
     best = -np.sort(-truth, axis=1)[:, :k]
-    # Without this check, take_along_axis would take the padding -1 for the number of the last
-    # column.
+    # Without this check, take_along_axis would interpret the padding -1 as the last column.
     assert columns.min() >= 0, "padding or a negative column"
     assert columns.max() < truth.shape[1], "a column out of range"
     assert all(len(set(row)) == k for row in columns.tolist()), "a repeated column"

@@ -1,4 +1,7 @@
-"""The truth of dense searches: keys of all pairs by the documented sums, sorted by NumPy."""
+"""The true results of dense searches.
+
+The keys of all pairs are computed by the documented sums, and sorted by NumPy.
+"""
 
 import itertools
 
@@ -10,7 +13,10 @@ BLOCK = 2**17
 
 
 def _lane_sums(terms):
-    """Sum over the first axis in 16 lanes; add the lanes by halves, then the rest one by one."""
+    """Sum over the first axis in 16 lanes, add the lanes, and add the remaining terms one by one.
+
+    Each addition of lanes adds one half of them to the other half.
+    """
     depth = len(terms)
     whole = depth - depth % 16
     lanes = np.zeros((16, *terms.shape[1:]))

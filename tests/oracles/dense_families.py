@@ -1,4 +1,4 @@
-"""Families of rows (n, d) in float32 on which a search by bounds is hard."""
+"""Families of float32 rows (n, d) for which a search by bounds is difficult."""
 
 import numpy as np
 import pytest
@@ -54,12 +54,16 @@ def one_hot(n, d):
 
 
 def off_centre(n, d):
-    """Return rows whose mean is much longer than their differences, as in text embeddings."""
+    """Return rows with a long common mean and short deviations from it, as in text embeddings."""
     return gaussian(n, d) + np.float32(3)
 
 
 def clustered(n, d):
-    """Return rows of any norm, half of them 1e-9 to 0.1 from one direction, and a zero row."""
+    """Return rows of which half are close to one direction; one row is 0.
+
+    The rows near this direction deviate from it by about 1e-9 to 0.1, and have very different
+    norms.
+    """
     rng = np.random.default_rng(5)
     X = rng.standard_normal((n, d))
     away = 10.0 ** rng.uniform(-9, -1, (n, 1)) * rng.standard_normal((n, d))
@@ -73,7 +77,8 @@ FAMILIES = [
     gaussian, near_ties, duplicates, integer_grid, all_equal, wild_norms, dominated, denormals,
     with_zero_rows, one_hot, off_centre, clustered,
 ]  # fmt: skip
-# For each measure that is searched by bounds: the name of its order in the oracle (``dense``).
+# For each measure that is searched by bounds, this is the name of its form in the oracle
+# (``dense``).
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 # The default tests search every family by the cosine, and one family by every measure; the other
 # pairs are slow tests.

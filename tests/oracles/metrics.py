@@ -1,4 +1,4 @@
-"""Reference implementations of the metrics without fastcos, and hard inputs."""
+"""Reference implementations of the metrics, which do not use fastcos, and difficult inputs."""
 
 import math
 
@@ -14,7 +14,7 @@ def unit(items):
 
 
 def cosines(items):
-    """Return rounded cosines, so that those that are equal in theory are equal."""
+    """Return rounded cosines, so that rounding errors do not break ties."""
     rows = unit(items)
     return np.round(rows @ rows.T, 12)
 
@@ -67,7 +67,7 @@ def blobs(seed, n=60, d=7, n_labels=4, noise=1.5):
 
 
 def signs(seed, n=50):
-    """Return rows of 16 signs, whose cosines are exact multiples of 1/8 and mostly tie."""
+    """Return rows of 16 signs; their cosines are exact multiples of 1/8, so most cosines tie."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 3, n)
     rows = random.choice([-1.0, 1.0], (n, 16))

@@ -23,7 +23,7 @@ def blas_threads():
 
 @pytest.fixture(scope="module")
 def run_alone():
-    """Return a function that runs a program in a process with one thread, and two BLAS threads."""
+    """Return a function that runs a program in a process with one Python and two BLAS threads."""
     if config.count_cpus() < 2:
         pytest.skip("BLAS has one thread on one core")
     variables = {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
@@ -39,7 +39,7 @@ def run_alone():
 
 @contextlib.contextmanager
 def another_thread(*steps, is_daemon=False):
-    """Yield a function that lets another thread, which already exists, do its next step."""
+    """Start a thread that waits before each step; yield a function that starts the next step."""
     turns = [threading.Event() for _ in steps], [threading.Event() for _ in steps]
 
     def work():
@@ -87,7 +87,7 @@ with parallel.one_blas_thread():
 """)
 
 
-# The program limits BLAS in one of its threads while another thread computes an SVD.
+# In this program, one thread limits BLAS while another thread computes an SVD.
 USER = """
 user = contextlib.ExitStack()
 def limit():

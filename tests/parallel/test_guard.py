@@ -1,4 +1,4 @@
-"""Public operations are correct among threads, forks, servers and signal handlers."""
+"""Public operations work correctly with threads, forks, servers and signal handlers."""
 
 import importlib.util
 import os

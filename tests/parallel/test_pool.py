@@ -1,4 +1,4 @@
-"""The pool runs every block once, none after an error, and copes with Ctrl-C, forks and prange."""
+"""The pool runs each block once, stops after an error, and handles Ctrl-C, forks and prange."""
 
 import itertools
 import os
@@ -444,8 +444,8 @@ def test_ctrl_c_stops_a_call_within_half_a_second(n_threads):
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_second_ctrl_c_leaves_no_block_running(is_restarted):
     # The first Ctrl-C interrupts the computation, which then waits for the running block. The
-    # second Ctrl-C interrupts this wait. If system calls are restarted (as after an import of
-    # polars), both signals are handled only after the block has ended.
+    # second Ctrl-C interrupts this wait. If system calls are restarted, both signals are handled
+    # only after the block has ended. An import of polars leads to such restarts.
     signal.siginterrupt(signal.SIGINT, not is_restarted)
     release, ended = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of pages. It only loads files, and keeps its console's messages."""
+"""A headless Chromium for tests of pages. It loads only files, and records its console messages."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""One browser and one comparison, which the tests of all pages with a script share."""
+"""A browser and a comparison that are shared by the tests of all pages with a script."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Figures of a model and of an audit are drawn on the given axes in one style, never shown."""
+"""Figures of a model and of an audit are drawn on the given axes in one style, but not shown."""
 
 import dataclasses
 

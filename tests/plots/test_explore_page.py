@@ -230,7 +230,7 @@ def paper():
 def test_figure_page_of_the_paper(browser, paper, tmp_path):
     """A reader drags D from one panel to another, and looks up the neighbours of an item.
 
-    The model has the size of the paper's. The test also reads the scores of each named D.
+    The model is as large as the model of the paper. The test also reads the scores of each named D.
     """
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
@@ -314,7 +314,7 @@ function milliseconds(work) {
 
 @pytest.mark.slow
 def test_redraw_of_a_thousand_items_follows_a_drag(browser, paper, tmp_path):
-    """A redraw takes less than 50 ms or, on a slow machine, at most 1.5 times as long as a loop.
+    """A redraw takes less than 50 ms or, on a slow machine, less than 1.5 times the time of a loop.
 
     The loop multiplies all pairs of rows. On two cores of an Intel Xeon (Emerald Rapids), the
     median times of redraw and loop are 49 and 42 ms if the machine is idle, and 81 and 76 ms if it
@@ -500,7 +500,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "ml-latest-small"
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="MovieLens latest-small is not there")
 def test_items_page_of_films(browser, tmp_path):
-    """The page shows the names, labels and neighbours of real films as Python computes them."""
+    """For real films, the page shows the same names, labels and neighbours as Python computes."""
     read = read_interactions(DATA / "ratings.csv.zip", value="")
     model = LinearMF(50, random_state=0).fit(read.X)
     films = io.read_labels(DATA / "movies.csv", read.item_ids, column="genres")

@@ -14,7 +14,7 @@ from fastcos.search import community_detection
 
 
 def communities(rows, threshold, min_size):
-    """Return the neighbourhoods of free rows, the largest first; each row is in at most one."""
+    """Return disjoint neighbourhoods of rows, the largest one first."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     table = (unit @ unit.T).astype(np.float32)
@@ -33,7 +33,7 @@ def communities(rows, threshold, min_size):
 
 
 def random_case(seed):
-    """Return overlapping clusters in which no two pairs of rows have the same cosine."""
+    """Return overlapping clusters without equal cosines, a threshold, and a minimum size."""
     random = np.random.default_rng(seed)
     n, d = random.integers(1, 120), random.integers(2, 12)
     centers = random.standard_normal((random.integers(1, 6), d)) * 2
@@ -68,7 +68,10 @@ json.dump(answers, open("answers.json", "w"))
     importlib.util.find_spec("sentence_transformers") is None, reason="needs sentence-transformers"
 )
 def test_community_detection_equals_sentence_transformers(tmp_path):
-    """The process must not import our folder `kernels` in place of the package of that name."""
+    """The communities equal those of sentence-transformers, which runs in another process.
+
+    That process must not import our folder `kernels` instead of the package of the same name.
+    """
     cases = [random_case(seed) for seed in range(200)]
     arrays = {f"rows{seed}": rows for seed, (rows, _, _) in enumerate(cases)}
     arrays |= {f"arguments{seed}": np.array(rest) for seed, (_, *rest) in enumerate(cases)}

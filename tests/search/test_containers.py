@@ -1,4 +1,7 @@
-"""Rows and ids in any container: changed later, memory-mapped, or of very different lengths."""
+"""An index accepts rows and ids in any container.
+
+The containers may change later or be memory-mapped, and ids may have very different lengths.
+"""
 
 import tracemalloc
 
@@ -48,8 +51,8 @@ KINDS = {
     "table": lambda rows: pd.DataFrame(rows.copy()),
     "read-only view": lambda rows: read_only_view(rows.copy()),
 }
-# Rows of these types are searched in NumPy here, and are not saved. Saving would pack the rows, for
-# which kernels would be compiled. That would take ten seconds of processor time per type. The
+# Rows of these types are searched in NumPy here, and are not saved. Saving would pack the rows, and
+# compile kernels for this purpose, which would take ten seconds of processor time per type. The
 # kernels and saving are tested in test_narrow_rows.py.
 NARROW = {"float16", "bfloat16", "int8"}
 
@@ -61,7 +64,7 @@ def read_only_view(rows):
 
 
 def memory_of(container):
-    """Return the array that owns the memory of a container: changing it changes the input."""
+    """Return the array that owns a container's memory. Changing the array changes the input."""
     array = container.to_numpy() if isinstance(container, pd.DataFrame) else container
     return array if array.base is None or array.flags.writeable else array.base
 

@@ -1,4 +1,7 @@
-"""Damaged and hostile saved indexes, opened as users do, and saves that are interrupted."""
+"""Tests of saved indexes that are damaged or hostile, and of interrupted saves.
+
+The tests open the indexes in the same way as users do.
+"""
 
 import dataclasses
 import json
@@ -141,7 +144,8 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
     assert SimilarityIndex.open(saved).n_items_ == 303
 
 
-# An interrupt between opening a file and entering the with block causes this warning.
+# This warning appears if the interrupt comes after a file is opened and before its with block
+# begins.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "times",

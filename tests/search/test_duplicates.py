@@ -48,7 +48,10 @@ def test_rows_with_different_bias_are_no_copies():
 
 
 def separately(X):
-    """Return an exclusion of one pair of the last row; with it, copies are searched one by one."""
+    """Return a matrix `exclude` with which a search treats the copies of a row one by one.
+
+    The matrix excludes only one pair of the last row.
+    """
     n = len(X)
     return sp.csr_array(([1.0], ([n - 1], [0])), shape=(n, n))
 

@@ -160,7 +160,7 @@ def test_wrong_arguments_of_an_index_are_refused():
 
 
 def test_the_working_memory_of_few_queries_is_kept():
-    """A search of 64 queries for very many neighbours is refused like a search of 65."""
+    """A search for very many neighbours is refused with 64 queries in the same way as with 65."""
     rows = np.random.default_rng(1).random((100_000, 16), np.float32)
     index = fastcos.SimilarityIndex().fit(rows)
     for n in (64, 65):

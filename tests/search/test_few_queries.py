@@ -1,4 +1,4 @@
-"""Few queries (kernels.few_queries) are exact even if the first items are not the best ones."""
+"""Searches of few queries (kernels.few_queries) are exact even if the first items are not best."""
 
 import dataclasses
 import functools

@@ -1,8 +1,9 @@
 """Each term of the candidate filter's bound (kernels.candidate_filter) is correct and needed.
 
-In each test, only one term of the bound is large. For the first two terms, one side (queries or
-items) has large rounding errors in the rotated coordinates, in which rows are quantised. The other
-side consists of whole steps in the directions of these errors.
+In each test, only one term of the bound is large. Rows are rotated before they are quantised. In
+the tests of the first two terms, this quantisation makes large rounding errors in the rows of one
+side (the queries or the items). The rows of the other side have no rounding errors, and point in
+the directions of the errors of the first side.
 """
 
 import numpy as np
@@ -24,7 +25,10 @@ if not tiles.AVAILABLE:
 
 
 def packed_block(queries, items):
-    """Return a block of all queries, from code that tests/kernels/test_projection.py also calls."""
+    """Return a block that contains all queries.
+
+    tests/kernels/test_projection.py uses the same compiled code of pack_block.
+    """
     n = queries.rows.data.shape[0]
     return query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
 
@@ -73,7 +77,10 @@ def whole_steps(n, depth, seed, entries):
 
 
 def wrong_steps(n, depth, seed):
-    """Return steps, all of which are rounded by nearly one half, and the rounding errors (n, d)."""
+    """Return rows (n, d), in units of the quantisation step, and their rounding errors.
+
+    All entries except for the first one of each row are rounded by nearly half a step.
+    """
     rng = np.random.default_rng(seed)
     steps, errors = rng.integers(-100, 101, (n, depth)), rng.choice([-0.49, 0.49], (n, depth))
     rows = steps + errors
@@ -82,7 +89,7 @@ def wrong_steps(n, depth, seed):
 
 
 def along(errors):
-    """Return rows of whole steps in the directions of the errors."""
+    """Return rows with the signs of the errors. All entries are 127 or -127, so none is rounded."""
     return np.where(errors >= 0, 127.0, -127.0)
 
 
@@ -97,8 +104,8 @@ def item_rounding(isa):
 
 
 def float32_rounding(isa):
-    # With AVX2, the quantisation step is 1 if the group that contains the largest number contains
-    # no other number of the same sign.
+    # With AVX2, the quantisation step is 1 if the largest number is the only number of its sign in
+    # its group.
     entries = (126, 22, 4, 2, 2) if isa == "avx2" else (64, 64, 64, 64)
     queries = unrotated(whole_steps(32, 64, 2, entries), 64)
     items = unrotated(whole_steps(32, 64, 3, (127, 15, 5, 2, 1)), 64)
@@ -116,8 +123,8 @@ TERMS = {
     "slack": float32_rounding,
 }
 
-# For every instruction set except for the best one of this CPU, code must be compiled that no other
-# test needs.
+# Tests of all instruction sets except for the best one of this CPU are slow, because they compile
+# code that no other test needs.
 ISAS = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
     for isa in cpu.supported_isas()

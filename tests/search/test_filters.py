@@ -1,4 +1,4 @@
-"""Filtered searches, by every method, find the same as searches of the allowed items alone."""
+"""Each method of filtered search finds the same neighbours as a search of only allowed items."""
 
 import functools
 
@@ -15,7 +15,7 @@ NAMES = [f"item {number}" for number in RANDOM.permutation(3000)]
 
 
 def changed_index(measure):
-    """Return an index of several segments with removed items, and the positions of the others."""
+    """Return an index of several segments, and the positions of the items that were not removed."""
     index = SimilarityIndex(measure).fit(ROWS[:2000], NAMES[:2000])
     index.add(ROWS[2000:2400], NAMES[2000:2400])
     index.add(ROWS[2400:], NAMES[2400:])

@@ -1,4 +1,4 @@
-"""Search within groups: every list equals that of a search of the query's group alone."""
+"""A search within groups returns the same lists as a separate search of each query's group."""
 
 import functools
 import gc
@@ -33,7 +33,7 @@ ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
     autouse=True,
 )  # fmt: skip
 def way_to_search(request):
-    """Force each way to search a group, whatever its size and its number of queries."""
+    """Force one of the ways to search a group, whatever the group's size and number of queries."""
     min_entries_of_segment, min_work_of_panels = request.param
     with cost_model.costs_replaced(
         min_entries_of_segment=min_entries_of_segment, min_work_of_panels=min_work_of_panels,

@@ -37,7 +37,10 @@ def found_ids(result):
 
 @pytest.fixture(params=[int, str])
 def changed(request):
-    """Return an index after a removal, an addition and a replacement, its rows and its ids."""
+    """Return a changed index, its rows and its ids.
+
+    Items of the index have been removed, added and replaced.
+    """
     ids, vectors = names(request.param), rows()
     index = SimilarityIndex().fit(vectors[:380], ids[:380])
     index.remove(ids[5:25])

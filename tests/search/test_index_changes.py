@@ -1,4 +1,4 @@
-"""After items were added, replaced or removed by their ids, an index answers like a new one."""
+"""After items are added, replaced or removed by id, an index gives the results of a new index."""
 
 import pickle
 import warnings
@@ -11,7 +11,7 @@ from fastcos import SimilarityIndex, get_measure, top_k
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
 
-# Segments of an index with fewer rows than this are merged at once.
+# If two segments of an index have fewer rows than this number, they are merged immediately.
 SMALL = 4096
 
 
@@ -299,7 +299,7 @@ def test_added_rows_are_copied(queries):
 
 def test_a_lost_capability_is_said_once_and_changes_nothing():
     class Logged(type(get_measure("cosine"))):
-        """A cosine that overrides a method, but does not change its result."""
+        """A subclass of the cosine that overrides a method without changing the method's result."""
 
         name = "logged_cosine"
 

@@ -1,4 +1,7 @@
-"""An index as a directory: what is written and read, who may write, and what a kill leaves."""
+"""Tests of an index that is saved as a directory.
+
+The tests check which files are written and read, who may write, and what a killed writer leaves.
+"""
 
 import subprocess
 import sys
@@ -167,7 +170,7 @@ for state in range(first, 10**6):
 
 
 def expected_at(state):
-    """Return the index that the writer has after this many states."""
+    """Return the index that the program WRITER saves as the state with this number."""
     rows = [
         np.random.default_rng(i).standard_normal((40, 20)).astype(np.float32)
         for i in range(state + 1)

@@ -12,8 +12,9 @@ WORKING_MEMORY = 16.0
 # The memory in MiB that a call may take in addition to working_memory, its inputs and its outputs.
 SLACK = 12.0
 # Each case has three parts. The first part is code that makes the inputs. The second part is the
-# call. The third part is the number of MiB that copies of the inputs, and the outputs, may take. If
-# the call must be refused, the third part is the beginning of the expected error message instead.
+# call. The third part is a number or a text. A number is the memory in MiB that the outputs and
+# copies of the inputs may take. A text says that the call must be refused; it is the beginning of
+# the expected error message.
 CASES = {
     "two sparse rows of 2**26 columns": (
         "columns = [0, 7, 7, 2**26 - 1]\n"

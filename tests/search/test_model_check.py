@@ -1,4 +1,4 @@
-"""An index knows which model made its rows, and checks whether the model still embeds the same."""
+"""An index knows which model made its rows, and checks whether the model has changed."""
 
 import numpy as np
 import pytest

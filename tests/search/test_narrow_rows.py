@@ -1,4 +1,7 @@
-"""Rows of one or two bytes per number: the bits of float64 rows, without a float64 copy."""
+"""Rows of one or two bytes per number give the same results as float64 rows.
+
+The results are bit-identical, and no float64 copy of the rows is made.
+"""
 
 import tracemalloc
 
@@ -64,8 +67,8 @@ def test_narrow_rows_with_nan_are_refused():
         top_k(X[:5], X[:0], 3)
 
 
-# With a cold cache, each type compiles for two minutes, so one type is tested in CI and the others
-# by hand.
+# With a cold cache, the kernels of each type take two minutes to compile, so CI tests one type, and
+# the others are tested by hand.
 @pytest.mark.parametrize(
     "name",
     [
@@ -104,7 +107,7 @@ def test_large_narrow_rows_make_no_wide_copy():
     SimilarityIndex().fit(X[:9000]).search(own, 3)
     for call, bound in (
         (lambda: SimilarityIndex().fit(X, copy=False).search(own, 3), 2),
-        # The index copies the rows as int8. The bound of 3 includes this copy.
+        # The index copies the rows as int8. The bound is therefore 3 instead of 2.
         (lambda: SimilarityIndex().fit(X).search(own, 3), 3),
         (lambda: top_k(own, X, 3), 2),
     ):

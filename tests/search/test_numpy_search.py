@@ -1,4 +1,4 @@
-"""The search in NumPy is bit-identical to the kernels, whatever its blocks are."""
+"""The search in NumPy returns the same bits as the kernels, whatever the sizes of the blocks."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Rows on disk are searched block by block, also after a kill, with the same bits as in memory."""
+"""Rows on disk are searched block by block, and give the same bits as rows in memory.
+
+The bits are also the same if a search was killed and is resumed.
+"""
 
 import json
 import os
@@ -17,7 +20,7 @@ from fastcos.similarity.linear import QueryMetricCosine
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
 
-SMALL = 1.5  # a working memory in MiB with which queries and items have several blocks
+SMALL = 1.5  # a working memory (in MiB) that divides queries and items into several blocks
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +330,10 @@ KILLED = """
 
 
 def kills(rows, tmp_path, n_kills, progress):
-    """Kill runs at random moments within so many calls of progress; return the number of runs."""
+    """Kill runs at random moments, and check the results; return the number of finished runs.
+
+    Each moment is drawn from the first `progress` calls of the progress function of a run.
+    """
     np.save(tmp_path / "rows.npy", rows)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path / "rows.npy")]
     command += [str(tmp_path / "out"), str(n_kills), str(progress)]
@@ -359,7 +365,7 @@ def test_killed_searches_resume_with_the_same_bits(n_kills, rows, tmp_path):
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
     # The run has 47 batches, and calls progress about 1,400 times per batch. Each kill comes after
-    # one or two batches, and the last of these batches is repeated.
+    # about two batches at most, and the batch that it interrupts is repeated.
     assert kills(rows, tmp_path, 200, 3000) >= 3
 
 

@@ -15,8 +15,8 @@ from fastcos.search.layout import tile_layout
 GIB = 2.0**30
 THREADS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 ROWS = (1, 31, 127, 128, 1000, 60_000, 1_000_000, 30_000_000)
-# In the default tests, one instruction set has tile registers, one has vectors of integers, and one
-# does not quantise rows.
+# The default tests use three instruction sets: "amx" has tile registers, "avx2" has vectors of
+# integers, and with "generic", rows are not quantised.
 MACHINES = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa not in ("generic", "avx2", "amx")))
     for isa in INSTRUCTION_SETS
@@ -31,7 +31,7 @@ def packed(n, d, isa, **changes):
 
 
 def needed_bytes(d, k):
-    """Return the least memory of a search by tiles: buffers of 3 queries, a panel of queries."""
+    """Return the smallest memory of a search with tiles: buffers for 3 queries, and one panel."""
     capacity = 2 ** (4 * k + 64).bit_length()
     return 3 * (36 * capacity + 24 * k) + PANEL * (4 * d + 64)
 
@@ -142,7 +142,7 @@ PROJECTED_TABLE = [
 
 
 def facts_of(made):
-    """Return the fields of a plan of packed rows that the tables list."""
+    """Return those fields of a plan for packed rows that the tables contain."""
     grid, sample = made.grid, made.sample
     # Each kernel reads either first_rank or capacity, but not both.
     assert not (made.first_rank and made.capacity)
@@ -247,12 +247,11 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
 @pytest.mark.parametrize(
     ("sizes", "request_", "machine", "method", "needs"),
     [
-        # For few queries, packing saves no time. The planner then needs to know no property of the
-        # rows.
+        # For few queries, packing saves no time, so the planner needs no property of the rows.
         (unpacked(1000, 64), (1, 10), {}, "score_all", None),
         (unpacked(1_000_000, 64), (3, 10), {}, "score_all", None),
-        # With more queries, rows that are not packed are multiplied, provided that float32 does not
-        # overflow.
+        # With more queries, the search multiplies the rows without packing them, provided that
+        # float32 does not overflow.
         (unpacked(1_000_000, 384), (16, 10), {}, "unpacked", "moderate_norms"),
         (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {}, "unpacked", None),
         (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {"isa": "amx"},
@@ -263,7 +262,8 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
          {"isa": "avx2"}, "packed", None),
         (unpacked(1_000_000, 384, row_type="float64", n_distinct=1_000_000), (16, 10), {}, "packed",
          None),
-        # Duplicates are counted before rows are packed, unless a filter separates copies of a row.
+        # Duplicates are counted before rows are packed, unless a filter treats copies of a row
+        # differently.
         (unpacked(1000, 64), (100, 10), {}, "distinct", "distinct_rows"),
         (unpacked(1000, 64, n_distinct=100), (100, 10), {}, "distinct", None),
         (unpacked(1000, 64, n_distinct=100), (100, 10, None, True), {}, "packed", None),
@@ -386,7 +386,7 @@ def test_deleted_rows_raise_the_rank_of_the_first_threshold():
 
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_blocks_have_queries_however_little_memory_suffices(isa):
-    """Every memory that suffices for three queries and a panel also suffices for blocks."""
+    """If the memory is enough for three queries and a panel, it is also enough for blocks."""
     for n_queries, d, k in itertools.product((1, 2, 5, 31, 33, 200), (24, 384, 1536), (10, 100)):
         for memory in needed_bytes(d, k) * np.geomspace(1, 100, 30):
             machine = task_grid.Machine(isa, 2, float(memory))

@@ -20,7 +20,7 @@ def assert_exact(result, queries, rows, k, form):
 
 
 @pytest.mark.parametrize("measure", FORMS)
-# Searches of float32 rows for float64 queries ("fd") compile kernels that no other default test
+# With float32 rows and float64 queries ("fd"), searches compile kernels that no other default test
 # needs.
 @pytest.mark.parametrize("dtypes", ["ff", pytest.param("fd", marks=pytest.mark.slow), "df", "dd"])
 @pytest.mark.parametrize("n_queries", [1, 5, 64, 65, pytest.param(33, marks=pytest.mark.slow)])

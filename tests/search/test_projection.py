@@ -1,4 +1,4 @@
-"""Searches by prefixes (kernels.projection) find the oracle's neighbours for any axes."""
+"""Searches with prefixes (kernels.projection) find the true neighbours, whatever the axes are."""
 
 import dataclasses
 import functools
@@ -32,8 +32,8 @@ if not tiles.AVAILABLE:
 
 NAMES = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
 BEST = cpu.supported_isas()[0]
-# The tiles of avxvnni are the same as the tiles of vnni, but in registers that are half as wide.
-# The tiles of avxvnni are tested in tests/kernels.
+# avxvnni and vnni use the same tiles, but the registers of avxvnni are half as wide. The tiles of
+# avxvnni are tested in tests/kernels.
 ISAS = [
     pytest.param(
         isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
@@ -52,7 +52,7 @@ def embeddings(n, depth, seed=0):
 
 
 def close_rows(n, depth, seed=0):
-    """Return rows around a few centres, closer to each other than the steps of their codes."""
+    """Return rows around a few centres; near a centre, rows differ by less than a step of codes."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(8).standard_normal((8, depth))
     rows = centres[rng.integers(0, 8, n)] + 1e-2 * rng.standard_normal((n, depth))
@@ -84,7 +84,7 @@ AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 
 def set_costs(monkeypatch, **costs):
-    """Plan searches by other costs until the end of the test."""
+    """Change costs of the planner until the end of the test."""
     monkeypatch.setattr(cost_model, "COSTS", dataclasses.replace(cost_model.COSTS, **costs))
 
 
@@ -94,7 +94,7 @@ def _forced(monkeypatch):
 
 
 def fitted(X, measure="cosine"):
-    """Return an index whose items have prefixes."""
+    """Fit an index; return it when the prefixes of its items have been computed."""
     index = fastcos.SimilarityIndex(measure).fit(X)
     index.search(X[:1], k=1)
     return settled(index)
@@ -117,7 +117,7 @@ def rows_queries_and_neighbors(rows, measure):
 
 
 # The rows and the axes do not affect which instructions run. All kinds of rows and axes are
-# therefore tested only with the best instruction set of this CPU. With every other instruction set,
+# therefore tested only with the best instruction set of this CPU. With the other instruction sets,
 # one kind of rows and two kinds of axes are enough.
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("measure", NAMES)
@@ -183,7 +183,10 @@ def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
 
 @pytest.mark.usefixtures("_forced")
 def test_rests_bound_what_is_left():
-    """A bound that is too wide would give correct results, and only cost time."""
+    """The bounds on the remainders of rows are valid and narrow.
+
+    If a bound were too wide, the results would still be correct, but searches would take longer.
+    """
     X = embeddings(20_000, 128)
     packed = fitted(X)._state.parts[0].segment.packed
     prefix, order = packed.arrays.projection, packed.arrays.row_of_slot
@@ -290,7 +293,10 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
 
 @pytest.mark.usefixtures("_forced")
 def test_prefixes_are_made_once(tmp_path, monkeypatch):
-    """Prefixes are computed once by many searches, after opening an index or removing items."""
+    """Prefixes are computed only once, even if several searches need them.
+
+    The test searches an index after it is opened, and an index from which an item was removed.
+    """
     set_costs(monkeypatch, min_work_to_project=1)
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
     index = fitted(X)
@@ -399,10 +405,10 @@ def no_room(*_, **__):
 
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
 def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
-    """A failure is only a warning.
+    """A failure to compute prefixes is only a warning.
 
-    Up to four threads compute prefixes, and a fifth `fit` at the same time computes its own in the
-    foreground. The test covers both cases.
+    Up to four threads compute prefixes in the background. While all four are busy, a call of `fit`
+    computes the prefixes of its index in the foreground. The test covers both cases.
     """
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)

@@ -198,7 +198,8 @@ def test_near_duplicates_are_components_of_similar_pairs():
     rows += 0.02 * random.standard_normal(rows.shape)
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     linked = units @ units.T >= 0.99
-    # The lowest number of each group spreads along the links until nothing changes.
+    # Each row repeatedly takes the lowest number of all rows that are linked to it, until each
+    # group has one number.
     expected = np.arange(120)
     for _ in range(120):
         expected = np.where(linked, expected[None], 120).min(axis=1)
@@ -211,7 +212,7 @@ def test_near_duplicates_are_components_of_similar_pairs():
 def test_thresholds_may_be_calibrations():
     X = gaussian(700, 16, seed=1)
     rate = calibrate(X, fpr=1e-3)
-    # To count how many pairs reach the threshold, this test uses other code than the calibration.
+    # This test counts the pairs that reach the threshold without using the code of the calibration.
     cosines = dense_oracle.keys(X, X, "cosine")
     is_near = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
     assert 0 < is_near.sum() <= 1e-3 * 700 * 699

@@ -1,4 +1,7 @@
-"""What answers searches until their kernels are compiled, and which process compiles them."""
+"""Tests of searches whose kernels are not compiled yet.
+
+The tests check whether NumPy answers a search, and which process compiles the kernels.
+"""
 
 import os
 import signal
@@ -54,7 +57,7 @@ print(round(time.monotonic() - start))
 
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
-    """Let this process look as if it had not searched yet; return the folder of an empty cache."""
+    """Reset this process to the state before its first search; return an empty cache folder."""
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
     monkeypatch.setattr(readiness, "state", readiness.State())
@@ -106,7 +109,8 @@ IMPORTS = """
 import sys, numpy as np, fastcos
 from fastcos.parallel import readiness
 """
-# This program searches once. Its state says that earlier searches in NumPy took a second in total.
+# This program searches once. Its state claims that earlier searches in NumPy took one second in
+# total.
 LONG_SEARCH = """
 {before}
 readiness.state.seconds_in_numpy = 1.0
@@ -231,13 +235,14 @@ assert not background.is_running()
     done = run(code, tmp_path / "cache", cwd=tmp_path, arguments=["-P"])
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "was_run").exists()
-    # One line reports the start, and one the failure.
+    # One line reports the start, and another line reports the failure.
     assert "the compiling process was ended by signal 9" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 2
 
 
 def test_the_background_process_has_the_path_of_its_parent(tmp_path):
-    # Only the path entries that the program itself adds lead to numba.
+    # The program adds entries to its path. The background process can find Numba only through these
+    # entries.
     after = """
 import time
 from pathlib import Path

@@ -121,7 +121,10 @@ def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
 
 
 def bags(seed, n, w=7):
-    """Return counts of w vectors; some bags have only one vector, and some bags are equal."""
+    """Return n bags; each row contains the counts of w vectors in one bag.
+
+    One bag contains only one vector, one bag is a copy of another, and one is twice that bag.
+    """
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (n, w)).astype(float)
     X[0], X[1], X[2] = np.eye(w)[3], 2 * X[3], X[3]

@@ -71,12 +71,13 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
     random = np.random.default_rng(5)
     certain = whole = 0
     for seed in range(100):
-        # With integers, scores tie with each other and with the bounds.
+        # The numbers are integers, so that some scores equal each other, and some scores equal a
+        # bound.
         items = random.integers(-3, 4, (60, 6)) + 0.0
         queries = random.integers(-3, 4, (100, 6)) + 0.0
         truth = dense_oracle.keys(queries, items, "dot")
-        # Each list contains the items with the best inexact scores, which are mostly the best
-        # items.
+        # Each list contains the items with the best inexact scores. Usually, many of the truly best
+        # items are among them.
         rough = truth + random.normal(0, random.choice([0.0, 1.0, 6.0]), truth.shape)
         lists = np.argsort(-rough, axis=1)[:, : int(random.integers(5, 40))]
         remaining = truth.copy()
@@ -88,8 +89,8 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         absent = (~(best[:, :, None] == result.indices[:, None]).any(axis=2)).sum(axis=1)
         assert (absent <= result.missing).all(), seed
         certain += (result.missing == 0).sum()
-        # The true scores of the items that are not in a list are the lowest possible bounds. No
-        # bounds can therefore certify more queries than these scores.
+        # The lowest valid bound of a query is the best true score of the items that are not in its
+        # list. No other valid bounds can certify more queries.
         kth = np.sort(truth, axis=1)[:, -k]
         whole += ((absent == 0) & (remaining.max(axis=1) < kth)).sum()
     assert 2000 < certain <= whole
@@ -118,7 +119,7 @@ def test_semantic_search_has_the_results_of_top_k(function, measure):
     expected = top_k(QUERIES, ITEMS, 4, measure=measure)
 
     def score(a, b):
-        """A function with the name of one in sentence-transformers."""
+        """A function that has the same name as a function of sentence-transformers."""
 
     score.__name__ = function
     for score_function in (function, score):

@@ -31,9 +31,10 @@ each_measure = pytest.mark.parametrize("measure", FORMS)
 
 
 def most_with_cosine(parameter, values, with_others):
-    """Parametrise by measure and by `values`; the default tests combine cosine with all values.
+    """Parametrise by measure and by `values`.
 
-    The default tests combine the other measures only with the values in `with_others`.
+    The default tests combine the measure cosine with all values, and the other measures only with
+    the values in `with_others`.
     """
     return pytest.mark.parametrize(
         ("measure", parameter),

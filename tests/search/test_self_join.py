@@ -15,12 +15,12 @@ from tests.oracles.dense_families import FAMILIES, FORMS, each_family_and_measur
 if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
-# SETS contains the instruction sets of this machine that multiply codes without tile registers. For
-# all of them except for the best one, kernels are compiled that no other test needs.
+# SETS contains the instruction sets of this machine that multiply codes without tile registers.
+# Tests of all of them except for the best one are slow, because they compile kernels that no other
+# test needs.
 BEST = cpu.supported_isas()[0]
 SETS = [
-    # The tiles of avxvnni are the same as the tiles of vnni, but in registers that are half as
-    # wide.
+    # avxvnni and vnni use the same tiles, but the registers of avxvnni are half as wide.
     pytest.param(
         isa, marks=[pytest.mark.long if isa == "avxvnni" else pytest.mark.slow] * (isa != BEST)
     )
@@ -38,7 +38,7 @@ SMALL_BLOCKS = {
 
 @pytest.fixture
 def joins(monkeypatch):
-    """Return a list to which every stage of a self-join appends its settings."""
+    """Record the settings of every stage of a self-join; yield the list of these settings."""
     stages, run = [], parallel.run
 
     def noted(kernel, blocks, *arguments, **options):

@@ -1,4 +1,4 @@
-"""Results are exact, whatever is in the thresholds that tasks on different panels share."""
+"""Results are exact even if tasks on different panels share damaged thresholds."""
 
 import threading
 
@@ -25,7 +25,7 @@ DIVIDED = {
 
 @pytest.fixture
 def grids(monkeypatch):
-    """Return a list of the grids of all passes of searches that divide the rows."""
+    """Let searches divide the rows among threads; yield a list of the grids of all their passes."""
     results, run = [], parallel.run
 
     def noted(kernel, blocks, *arguments, **options):
@@ -55,17 +55,17 @@ def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
     for n_threads in (3, 16):
         result = check(index, rows[:130], rows, 9, measure, n_threads=n_threads)
         np.testing.assert_array_equal(result.scores, expected.scores)
-    # If there are few groups of duplicates, every pair is scored, and there are no grids.
+    # If the rows form few groups of duplicates, the search scores every pair, and uses no grids.
     assert not grids or any(grid.n_ranges > 1 for grid in grids)
 
 
 def delay(thresholds, random):
-    """Undo some of what tasks wrote, as if it came late or were lost."""
+    """Reset some thresholds, as if the values that tasks wrote were late or lost."""
     thresholds[random.integers(len(thresholds), size=len(thresholds) // 2)] = -3e38
 
 
 def tear(thresholds, random):
-    """Mix the bytes of two values, like a store that is split into two halves."""
+    """Mix the bytes of two thresholds, as if only one half of a value had been stored."""
     halves = thresholds.view(np.uint16)
     halves[random.integers(len(halves), size=4)] = halves[random.integers(len(halves), size=4)]
 

@@ -22,7 +22,10 @@ def all_scores(Q, B, measure):
 
 
 def best(scores, k):
-    """Return the k best by score, then by lower index; -1 and -inf replace barred items."""
+    """Return the k best items and their scores; of equal scores, the lower index comes first.
+
+    Items with the score -inf are not allowed, and get the index -1.
+    """
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     values = np.take_along_axis(scores, order, axis=1)
     return np.where(np.isneginf(values), -1, order), values.astype(np.float32)

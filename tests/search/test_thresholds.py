@@ -1,4 +1,4 @@
-"""Every search with a threshold compares it with the scores that it returns."""
+"""A search with a threshold compares the threshold with the scores that the search returns."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,8 @@
-"""Each operation of an index refuses ten wrong calls, each in one line, and changes nothing.
+"""Each operation of an index refuses at least ten wrong calls, and changes nothing.
 
-Each line names the argument, the rule and the value. The index has ten rows of four columns, and
-was saved. A wrong call must change no byte of its content or of the files in its directory.
+Each error message is one line, which names the argument, the rule and the value. The index has ten
+rows of four columns, and was saved. A wrong call must not change a single byte of the index or of
+the files in its directory.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ THRESHOLDS = [None, "0.5", np.nan, np.inf, [0.5], True]
 
 
 def each(valid, **wrong):
-    """Return calls with valid arguments, of which one is replaced by a wrong value."""
+    """Return calls in which one argument has a wrong value, and all others are valid."""
     return [(name, {**valid, name: value}) for name, values in wrong.items() for value in values]
 
 
@@ -109,7 +110,10 @@ def digest(index, folder):
 
 @pytest.fixture
 def saved(tmp_path, monkeypatch):
-    """Return an index that is saved in SAVED, beside an unrelated file and directory."""
+    """Return an index that was saved as SAVED.
+
+    The same folder contains an unrelated file and an unrelated directory.
+    """
     monkeypatch.chdir(tmp_path)
     index = SimilarityIndex().fit(X)
     index.save("SAVED")

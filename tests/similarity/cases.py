@@ -11,7 +11,7 @@ N_USERS, N_ITEMS, D = 90, 70, 6
 
 
 def model(seed=0):
-    """Return users P and items B without symmetry: uneven columns and norms, and a mean."""
+    """Return users P and items B whose columns and norms are uneven, and whose means are not 0."""
     random = np.random.default_rng(seed)
     P = random.standard_normal((N_USERS, D)) * np.linspace(2, 0.5, D) + 0.3
     B = random.standard_normal((N_ITEMS, D)) * np.linspace(1, 3, D) + random.random(D)
@@ -200,12 +200,15 @@ def truth_of(name, P, B):
 
 
 def off_diagonal(name, S):
-    """Return the scores, without those of a row with itself if both sides are the same rows."""
+    """Return the scores; leave out the diagonal if both sides of the measure are the same rows."""
     return S if name in {"user_item_dot", "user_item_cosine"} else oracles.others(S)
 
 
 def uneven_rows(n, d, seed=0):
-    """Return clusters of all densities, with hubs, norms of 0.1 to 10, duplicates, a zero row."""
+    """Return clusters of different densities, with hubs, duplicates and a zero row.
+
+    The rows are multiplied by factors between 0.1 and 10.
+    """
     random = np.random.default_rng(seed)
     centres = random.standard_normal((6, d))
     deviations = 10 ** random.uniform(-2, 0, (6, 1))

@@ -137,7 +137,7 @@ def test_a_singular_metric_has_fewer_dimensions():
 
 
 def test_query_metric_of_many_users_is_the_covariance():
-    # These are two blocks; a block has 65,536 users.
+    # The 70,000 users form two blocks, because a block has 65,536 users.
     rng = np.random.default_rng(9)
     users = (rng.standard_normal((70_000, 6)) * np.arange(1, 7) + 2).astype(np.float32)
     whole = query_metric(users)

@@ -1,4 +1,4 @@
-"""Ranges of cosines: no random rescaling exceeds a bound, and constructed ones attain it."""
+"""No random rescaling exceeds a bound on cosines, and constructed rescalings attain the bounds."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,10 @@ from tests.oracles.audit import (
 
 
 def random_pair(rng, d, kind):
-    """Return a pair of a kind: Gaussian, equal signs, small integers, collinear, or opposite."""
+    """Return a pair of vectors of one of five kinds.
+
+    The kinds are Gaussian, equal signs, small integers, nearly collinear, and opposite signs.
+    """
     x, y = rng.standard_normal((2, d))
     if kind == 1:
         y = np.abs(y) * np.sign(x)
@@ -146,7 +149,10 @@ def test_unbounded_range_holds_and_is_approached():
 
 
 def two_position_cosines(x, y):
-    """Return cosines for weights of which one or two positions have all but 1e-12."""
+    """Return cosines for weights that are almost 0 except at one or two positions.
+
+    The remaining weights are 1e-14.
+    """
     d, values = len(x), []
     for i in range(d):
         for j in range(d):

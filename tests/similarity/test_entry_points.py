@@ -2,7 +2,8 @@
 
 The entry points are top_k, blocks of scores, the index and its files, `compare` (with labels, with
 held-out interactions, with given rows), and the commands `neighbors` and `compare`. The tests pass
-required parameters; without them, an error names the parameters and how to pass them.
+the parameters that a measure requires. If parameters are missing, an error names them, and says how
+to pass them.
 """
 
 import csv
@@ -60,14 +61,14 @@ WITHOUT = {
 
 
 class Model:
-    """The attributes of a fitted model that a rescaled cosine reads."""
+    """A stand-in for a fitted model, with only the attributes that a rescaled cosine reads."""
 
     shrinkage_ = np.linspace(0.9, 0.4, D)
     singular_values_ = np.linspace(300.0, 80.0, D)
 
 
 def rows_and_measure(name):
-    """Return rows, and the measure: only its name if it needs no parameters."""
+    """Return rows and a measure; a measure that needs no parameters is given by its name."""
     if name in OF_A_MODEL:
         return ITEMS, get_measure(name, model=Model)
     rows, parameters = WITH.get(name, (ITEMS, {}))

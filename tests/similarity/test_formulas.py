@@ -51,7 +51,7 @@ def test_top_k_finds_the_best_by_the_formula(name, dtype):
 
 
 def assert_best(result, truth, k):
-    """Check the k best scores in order; only scores whose difference is rounding may swap."""
+    """Check the order of the k best scores; only scores that differ by rounding may be swapped."""
     order = np.argsort(-truth, axis=1, kind="stable")[:, :k]
     best = np.take_along_axis(truth, order, axis=1)
     assert ((result.indices >= 0) == (best > -np.inf)).all()

@@ -1,6 +1,6 @@
 """docs/reference/names.md lists the names in the literature, and refers to public objects.
 
-The tests contain all names, so that a lost row of the page is noticed.
+The tests contain a list of all names, so a test fails if a row of the page is lost.
 """
 
 import csv
@@ -101,7 +101,7 @@ def test_names_are_those_of_the_list():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_page_refers_to_public_objects(name):
-    """Every path starts at fastcos, and the keywords of a call are arguments of the function."""
+    """Each path on the page exists in fastcos, and each keyword is an argument of its function."""
     homes = re.findall(r"`([^`]+)`", ROWS[name])
     assert homes
     for home in homes:

@@ -1,4 +1,4 @@
-"""No item exceeds the upper bound of a similarity, and a search by the bound is exact."""
+"""No score exceeds the upper bound of its similarity, and a search with this bound is exact."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,7 @@ def ranked_scores(measure, rows):
 
 def assert_never_exceeded(measure, rows, upper_bound):
     raw, exact = ranked_scores(measure, rows)
-    # For each raw score r, this is the best exact score among the items whose raw score is at most
+    # For each raw score r, this is the highest exact score of any item with a raw score of at most
     # r.
     best = np.maximum.accumulate(exact[:, ::-1], axis=1)[:, ::-1]
     before = np.full(len(rows), np.inf)
@@ -120,7 +120,7 @@ def test_norm_angle_upper_bound_holds_for_any_weight(shape, weight):
 
 
 def permutations_of_one_row():
-    """Return rows that are equal when sorted, so recos equals its bound except for the slack."""
+    """Return permutations of one row, for which recos equals its bound except for the slack."""
     random = np.random.default_rng(1)
     return np.array([random.permutation(np.arange(1.0, D + 1)) for _ in range(N)])
 
@@ -172,7 +172,7 @@ def test_top_k_is_exact_for_adversarial_rows(name, shape, kind):
 @pytest.mark.parametrize("memory", [0.5, None])
 @pytest.mark.parametrize("name", NAMES)
 def test_long_candidate_lists_are_searched_exactly(name, memory):
-    """The first candidates of these rows decide little; some rows are zero or duplicates."""
+    """A search of these rows needs long lists of candidates; some rows are zero or duplicates."""
     rows = uneven_rows(700, 12).astype(np.float64) ** 3
     fitted = get_measure(name).fit(rows)
     exact = fitted.rescore(rows, fitted.precompute(rows), np.tile(np.arange(700), (700, 1)))
@@ -222,7 +222,7 @@ def test_removed_items_are_not_found(name):
 
 
 def test_recos_of_opposite_orders_finds_the_lowest_indices():
-    """Every item has the lowest score, -1, so no raw score excludes an item."""
+    """All items have the lowest possible score, -1, so no item can be excluded by its raw score."""
     scales = np.random.default_rng(5).uniform(0.5, 2, (300, 1))
     items, queries = scales * [-1.0, 1.0], np.array([[1.0, -1.0], [3.0, -3.0]])
     result = top_k(queries, items, k=3, measure="recos")

@@ -143,8 +143,8 @@ def test_declared_invariances_are_those_of_the_list():
             continue
         maker = class_of(name)
         ours = maker.invariances._asdict()
-        # The cells "only" and "-" of measures.csv mean the same: the measure is not invariant. A
-        # cell with "only" also contains a remark, such as "along (1,..,1)".
+        # The cells "only" and "-" of measures.csv mean the same: the measure is not invariant. In a
+        # cell, the word "only" comes with a remark, such as "along (1,..,1)".
         differ = {cell for cell in cells if ours[cell] != cells[cell].replace("only", "-")}
         assert not differ, (
             f"{name}: the class declares {ours}, tests/data/measures.csv {cells}; one of them is "

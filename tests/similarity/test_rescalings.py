@@ -8,8 +8,8 @@ from fastcos.similarity.rescalings import Rescaling, as_diagonal, rescaling_grid
 SINGULAR_VALUES = np.array([9.0, 4.0, 1.0])
 SHRINKAGE = SINGULAR_VALUES**2 / (SINGULAR_VALUES**2 + 2.0)
 
-# The theory of the family of rescalings. Each row contains a name, the exponents (shrinkage,
-# spectrum) of D, and the exponents (a, b) of the items and of the users.
+# The theory of the family of rescalings. Each row contains a name and three pairs of exponents:
+# (shrinkage, spectrum) of D, (a, b) of the items, and (a, b) of the users.
 FAMILY = [
     ("identity", (0, 0), (0.5, 0), (0.5, 1)),
     ("orthonormal", (0.5, 0), (0, 0), (1, 1)),

@@ -181,7 +181,7 @@ def test_a_brief_lock_is_held_by_one_and_outlives_no_killed_one(tmp_path):
 
 
 def delayed_by_another(tmp_path, expected):
-    """Return a function that writes a file, the first time only after another process has saved."""
+    """Return a function that writes a file. Before its first write, another process saves."""
     replace_file, calls = storage.directory.replace_file, []
     code = (
         "import sys, numpy as np; from fastcos import storage\n"
@@ -210,7 +210,7 @@ def save_first(targets, number, barrier, results):
 
 
 def importing_once():
-    """Return a context in which processes are forks of one that has imported this module."""
+    """Return a context whose processes are forks of a process that has imported this module."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context
@@ -249,7 +249,7 @@ def search_to(out, delay, results):
 
 @posix
 def test_processes_with_the_same_out_all_get_the_result(tmp_path):
-    """Two processes start at once, and a third one while they write."""
+    """Two processes start at the same time, and a third one starts while they are writing."""
     expected = int(fastcos.top_k(ROWS, k=3).indices.sum())
     context = importing_once()
     results = context.Queue()

@@ -1,4 +1,7 @@
-"""Sizes and offsets beyond 2^31 and 2^63, with limits that the tests lower to small sizes."""
+"""Sizes and offsets beyond 2^31 and 2^63 are handled correctly.
+
+The tests lower these limits, so that small inputs exceed them.
+"""
 
 import dataclasses
 

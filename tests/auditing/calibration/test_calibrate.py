@@ -179,8 +179,8 @@ def test_rate_interval_holds_in_new_samples():
         calibration = calibrate(first)
         low, high = calibration.rate_interval(0.02, confidence=0.9, held_out=True)
         inside += low <= (cosines(second) >= calibration.threshold(0.02)).mean() <= high
-    # At least 54 of the 60 intervals are expected to contain the rate. Only one in a thousand such
-    # tests finds fewer than 46.
+    # At least 54 of the 60 intervals are expected to contain the rate. With random seeds, fewer
+    # than 46 intervals would contain the rate in only one of a thousand tests.
     assert inside >= 46
 
 
@@ -357,7 +357,7 @@ def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     cells = {row[0]: row[1:] for row in calibration.thresholds().tables[0].rows}
     assert all(cells[rate][0] == "not reachable" for rate in ("0.001", "0.0001", "1e-05"))
     assert float(cells["0.1"][0]) < 1
-    # A threshold just below 1 that can be reached is not printed as 1.
+    # If a threshold just below 1 can be reached, its printed value is below 1.
     near = rows[40:] * 0.01
     near[:, 0] = 1
     near = {row[0]: row[1] for row in calibrate(near).thresholds().tables[0].rows}

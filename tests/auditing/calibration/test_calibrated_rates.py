@@ -1,4 +1,8 @@
-"""The script that checks the promised rates runs, and prints the rates that it observed."""
+"""Tests of the script calibrated_rates.py.
+
+The script compares promised rates with observed rates. It must run without an error, and print the
+observed rates.
+"""
 
 import subprocess
 import sys

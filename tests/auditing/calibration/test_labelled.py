@@ -1,4 +1,4 @@
-"""Tests of labelled pairs: error rates against counts, probabilities against their definitions."""
+"""Error rates of labelled pairs equal counts, and probabilities agree with their definitions."""
 
 import numpy as np
 import pytest

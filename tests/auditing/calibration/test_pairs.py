@@ -1,4 +1,4 @@
-"""Tests of pairs next to a threshold, and of the scores of given pairs, against plain NumPy."""
+"""Pairs next to a threshold, and the scores of given pairs, are compared with plain NumPy."""
 
 import tracemalloc
 

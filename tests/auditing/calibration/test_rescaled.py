@@ -1,4 +1,7 @@
-"""The range of a threshold over rescalings, against enumeration, random D and the bound."""
+"""Tests of the range of a threshold over rescalings.
+
+The range is compared with an enumeration, with random D, and with the bound.
+"""
 
 import numpy as np
 import pytest
@@ -14,7 +17,10 @@ def threshold_of(rows, rate):
 
 
 def every_diagonal(condition, d, steps):
-    """Yield every D of this condition whose logarithms lie on a grid, up to a common scale."""
+    """Yield every D on a logarithmic grid from 1 to `condition`.
+
+    The smallest entry of each D is 1, because a common factor of all entries changes no cosine.
+    """
     line = np.linspace(0, np.log(condition), steps)
     for fixed in range(d):
         for rest in np.stack(np.meshgrid(*[line] * (d - 1)), -1).reshape(-1, d - 1):
@@ -27,9 +33,9 @@ def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     rows = np.random.default_rng(seed).standard_normal((6, d))
     bounds = threshold_range(rows, 0.2, condition=2.0)
     seen = [threshold_of(rows / D, 0.2) for D in every_diagonal(2.0, d, steps)]
-    # The rescalings with the most extreme thresholds may lie between the points of the grid, about
-    # one step away. The search must find thresholds that are at least as extreme as those of the
-    # grid, but not much more extreme.
+    # The rescalings with the most extreme thresholds may lie between the points of the grid, up to
+    # about one step from the nearest point. The search must find thresholds that are at least as
+    # extreme as all thresholds on the grid, but only slightly more extreme.
     assert bounds.low == pytest.approx(min(seen), abs=0.02)
     assert bounds.high == pytest.approx(max(seen), abs=0.02)
     assert bounds.low <= min(seen) + 1e-3

@@ -1,4 +1,4 @@
-"""Calibrations of few or clustered rows: the intervals hold, or the call adds a note or refuses."""
+"""For few or clustered rows, the intervals are valid, or `calibrate` adds a note or refuses."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n, n_seeds):
 
 @pytest.mark.slow
 def test_thresholds_of_few_rows_have_their_rates():
-    """The tail model must not cover all 870 ordered pairs, even if a note mentions it."""
+    """The tail model must not be fitted to all 870 ordered pairs of rows, not even with a note."""
     rates = []
     for seed in range(40):
         calibration = calibrate(np.random.default_rng(seed).standard_normal((30, 8)))
