@@ -163,7 +163,7 @@ class Kernel:
         return _compiler().type_of_dispatcher(self.for_kernels)
 
     def bind(self, *arrays):
-        """Return the code for arguments of these types, and the arguments to pass after lo and hi.
+        """Return the code for the types of `arrays`, and the arguments that follow lo and hi.
 
         The first call chooses native code if a library contains any signature of this kernel, and
         otherwise Numba's code.
@@ -173,7 +173,7 @@ class Kernel:
         return self.bind(*arrays)
 
     def bind_for_blocks(self, *arrays):
-        """Return the same as `bind`, but with code that does not check the argument types."""
+        """Do the work of `bind`, but return code that does not check the argument types."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
             function = _compiler().entry_of(function, arguments)
@@ -187,26 +187,29 @@ class Kernel:
             native.check_allowed(self, arrays)
         return self.dispatcher, arrays
 
-    def call(self, type_key, lo, hi, *arguments):
-        """Run the kernel on rows lo to hi; unlike __call__, look up Numba's code only once.
+    def entry(self, type_key, arrays):
+        """Return the kernel's code for arrays of these types: a function of lo, hi and the arrays.
 
-        `type_key` is any hashable value that stands for the argument types. Calls with equal keys
-        must pass arguments of equal types, because Numba's code does not check the types again.
-        Native code is looked up at every call, by the types of the arguments.
+        `type_key` is any hashable value that stands for the types of the arrays. Calls with equal
+        keys must pass arrays of equal types, because Numba's code is looked up only once, and does
+        not check the types. Native code is looked up whenever the function is called.
         """
         entry = self._entries.get(type_key)
         if entry is None:
-            entry = self._entries[type_key] = self._entry_for(arguments)
-        entry(lo, hi, *arguments)
+            if native.holds(self):
+                entry = self._call_native
+            else:
+                dispatcher, _ = self.bind_compiled(*arrays)
+                entry = _compiler().entry_of(dispatcher, arrays)
+            self._entries[type_key] = entry
+        return entry
 
-    def _entry_for(self, arguments):
-        if native.holds(self):
-            return self._call_native
-        dispatcher, _ = self.bind_compiled(*arguments)
-        return _compiler().entry_of(dispatcher, arguments)
+    def call(self, type_key, lo, hi, *arrays):
+        """Run the kernel from lo to hi, with the code that ``entry`` returns."""
+        self.entry(type_key, arrays)(lo, hi, *arrays)
 
-    def _call_native(self, lo, hi, *arguments):
-        function, bound = native.bind(self, *arguments)
+    def _call_native(self, lo, hi, *arrays):
+        function, bound = native.bind(self, *arrays)
         function(lo, hi, *bound)
 
     def is_ready(self):
@@ -239,7 +242,7 @@ class Kernel:
 
 
 def is_ready(function):
-    """Return whether compiled code of a function is in the wheel, this process or the cache."""
+    """Return whether a function needs no compilation: its code is in the wheel or was compiled."""
     return not isinstance(function, Kernel) or function.is_ready()
 
 
@@ -265,7 +268,7 @@ def borrowing_kernel(function):
 
 
 def inlined_kernel(function):
-    """Compile as borrowing_kernel does, and inline the kernel into its callers.
+    """Compile a kernel that is inlined into its callers, and counts no references.
 
     Each call passes every member of a tuple as a separate argument. Without inlining, a call with
     queries, items and buffers would push 150 words on the stack, and would take longer than a short

@@ -51,15 +51,20 @@ _BYTE = np.dtype(np.uint8)
 
 
 def bytes_of(array):
-    """Return the bytes (n, d * itemsize) of an array (n, d) in C order, without a copy."""
+    """Return a read-only view of the bytes (n, d * itemsize) of an array (n, d) in C order.
+
+    Kernels are compiled only for read-only inputs.
+    """
     try:
-        return array.view(_BYTE)
+        view = array.view(_BYTE)
     except ValueError:
         # An array in C order may have any stride along an axis of length 1. NumPy can view an array
         # as bytes only if the stride along the last axis equals the size of one number of the
         # array.
         n, depth = array.shape
-        return array.reshape(-1).view(_BYTE).reshape(n, depth * array.itemsize)
+        view = array.reshape(-1).view(_BYTE).reshape(n, depth * array.itemsize)
+    view.setflags(write=False)
+    return view
 
 
 def rows_of(array):

@@ -33,14 +33,12 @@ has stored a launch for a search, the search takes the *warm path*, which consis
 
     SimilarityIndex.search        index         no argument but k is given, or only ids to drop
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
-        _can_be_read              prepared      the queries are contiguous float32 or float64 rows
-        read_only                 validation    returns a read-only view of the queries
         Launch.run                launch        for each part of the index; the launches are stored
-                                                by the number of queries and k; in a large index, by
-                                                the number of threads and the memory as well
+                                                by the form of the queries and k; in a large index,
+                                                by the number of threads and the memory as well
           match_row_type          encoded_rows  converts queries of another type without loss
-          Kernel.call             kernels/jit   finds the compiled code by the types
-            search_few_queries    kernels/few_queries, or another kernel of the launch
+          bytes_of                kernels/records, returns a read-only view of the queries
+          search_few_queries      kernels/few_queries, or another kernel of the launch
         IndexNeighbors            results       positions, scores (rounded_scores, unless they are
                                                 cosines), and the ids at the positions
     or: a projection was added meanwhile, then the search is planned again
@@ -67,10 +65,10 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
 compiled only after ``fit``, the first search that needs packed rows packs them. In the first search
 with a given k and a given number of queries (at most 64), the index plans the search of each of its
-parts, and usually stores one launch per part (``prepared``). The next search with the same number
-of queries and the same k runs the stored launches without planning. Some searches cannot be
-prepared, for example searches with a large k, or most searches of an index that has grouped equal
-rows. If a search cannot be prepared, the index stores this fact.
+parts, and usually stores one launch per part (``prepared``). The next search with the same k and
+queries of the same shape and number type runs the stored launches without planning. Some searches
+cannot be prepared, for example searches with a large k, or most searches of an index that has
+grouped equal rows. If a search cannot be prepared, the index stores this fact.
 
 A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
@@ -131,9 +129,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
 * The first search of the example is planned. Its plan has the method "packed" and the kernel
   "few_queries". Its grid has one task, and its ``first_rank`` is 12.
-* The index stores the launch of this search, which contains the kernel call. The launch is stored
-  under the key (1, 10), which means 1 query and 10 neighbours. The number of threads is not part of
-  the key, because the plan is the same for any number of threads.
+* The index stores the launch of this search, which contains the kernel call. The plan is the same
+  for any number of threads, so the launch is stored under a key without options. The key is the
+  shape of the queries, (1, 64), their number type, and k.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The

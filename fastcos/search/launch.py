@@ -7,12 +7,14 @@ queries follow from the plan and from the packed rows. ``prepared`` stores launc
 searches of an index, and ``scan`` runs a launch once.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import few_queries, projected_queries, records, tile_top_k
+from fastcos.kernels.few_queries import STATUS_NOT_ORDINARY
 from fastcos.search.packing import PackedItems
 from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, best_of_parts
@@ -20,17 +22,20 @@ from fastcos.search.task_grid import TaskGrid
 from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
-# Some calls to ``tile_top_k.search_grid`` perform a whole search. The kernel then computes five
-# things itself: the norms, the scaling, the indices, the thresholds and the unproved thresholds of
-# the queries. In their place, the caller passes the following empty arrays.
+# Some calls to ``tile_top_k.search_grid`` perform a whole search. The kernel itself then computes
+# five things for the queries: norms, scaling, indices, thresholds and unproved thresholds. In their
+# place, the caller passes the following empty arrays.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)
 )
 _NO_THRESHOLDS, _NO_UNPROVED = np.empty(0, np.float32), np.empty((0, 0), np.float32)
 
+_INT64 = np.dtype(np.int64)
 
-class Launch(NamedTuple):
+
+@dataclass(slots=True)
+class Launch:
     """A kernel for few queries, and all of its arguments except the queries.
 
     Attributes
@@ -47,9 +52,17 @@ class Launch(NamedTuple):
         The ranges of the rows, and the number of threads that search them.
     k : int
         The number of rows to find for each query.
+    n_units : int
+        How many units the tasks divide among themselves. For the kernel that searches blocks of
+        queries, a unit is a task of the grid; for every other kernel, a unit is a panel.
+    blocks : ndarray or None
+        The units at which the tasks begin and end (``parallel.row_blocks``). None stands for a
+        single task, which runs in the calling thread.
     fits_all_options : bool
-        Whether the launch is the same for any number of threads, and for any working memory unless
-        it is unusually small. ``SearchPlan`` has the same field.
+        Whether the launch is the same for any number of threads. It must also be the same for any
+        working memory that is not unusually small. ``SearchPlan`` has the same field.
+    entry : callable or None
+        The machine code of the kernel, if there is a single task; None before the first run.
     """
 
     kernel: Any
@@ -58,24 +71,26 @@ class Launch(NamedTuple):
     filters: Any
     grid: TaskGrid
     k: int
+    n_units: int
+    blocks: parallel.Blocks | None
     fits_all_options: bool
+    entry: Any = None
 
     def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking | None:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
 
-        The queries must be C-contiguous, read-only rows. The kernel computes the norms of the
-        queries. If the launch was made with ``must_check``, the kernel checks the norms of the
-        queries. If a norm is zero, not finite or far from 1, the kernel writes a status in place of
-        the first row number, and the method returns None.
+        The queries must be rows in C order. The kernel computes their norms. If the launch was made
+        with ``must_check``, the kernel also checks the norms. If a norm is zero, not finite or far
+        from 1, the kernel writes a status in place of the first row number, and the method returns
+        None.
         """
-        packed, grid = self.packed, self.grid
+        packed, n_ranges = self.packed, self.grid.n_ranges
         query_rows = match_row_type(queries, packed.rows.dtype)
-        shape = grid.n_ranges, len(queries), self.k
-        scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
-        isa = packed.layout.isa
+        shape = n_ranges, len(queries), self.k
+        scores, row_numbers = np.empty(shape), np.empty(shape, _INT64)
         if self.kernel is tile_top_k.search_grid:
-            self._call_kernel(
-                isa, grid.n_query_blocks * grid.n_ranges, 1, progress, packed.addresses,
+            arguments: tuple[Any, ...] = (
+                packed.addresses,
                 records.Queries(
                     records.rows_of(query_rows), _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters
                 ),
@@ -83,38 +98,26 @@ class Launch(NamedTuple):
                 records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED),
             )  # fmt: skip
         else:
-            self._call_kernel(
-                isa, packed.n_panels, grid.panels_per_range, progress, packed.addresses,
-                records.bytes_of(query_rows), self.filters, self.settings, scores, row_numbers,
+            query_bytes = records.bytes_of(query_rows)
+            arguments = (
+                packed.addresses, query_bytes, self.filters, self.settings, scores, row_numbers
             )  # fmt: skip
-        if row_numbers[0, 0, 0] == few_queries.STATUS_NOT_ORDINARY:
-            return None
-        if grid.n_ranges == 1:
-            return row_numbers[0], scores[0]
-        return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
-
-    def _call_kernel(
-        self,
-        type_key: str,
-        n_units: int,
-        units_per_call: int,
-        progress: parallel.Progress | None,
-        *arguments: Any,
-    ) -> None:
-        """Call the kernel for the units 0 to ``n_units`` - 1, in the threads of the grid.
-
-        For the kernel that searches blocks of queries, a unit is a task of the grid; for every
-        other kernel, a unit is a panel. ``type_key`` identifies the types of the arguments.
-        """
-        if self.grid.is_one_task:
-            self.kernel.call(type_key, 0, n_units, *arguments)
+        if self.blocks is None:
+            if self.entry is None:
+                self.entry = self.kernel.entry(packed.layout.isa, arguments)
+            self.entry(0, self.n_units, *arguments)
             if progress is not None:
-                progress(n_units, n_units)
+                progress(self.n_units, self.n_units)
         else:
             parallel.run(
-                self.kernel, parallel.row_blocks(n_units, units_per_call), *arguments,
-                n_threads=self.grid.n_threads, progress=progress,
+                self.kernel, self.blocks, *arguments, n_threads=self.grid.n_threads,
+                progress=progress,
             )  # fmt: skip
+        if row_numbers.item(0) == STATUS_NOT_ORDINARY:
+            return None
+        if n_ranges == 1:
+            return row_numbers[0], scores[0]
+        return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
 
 def launch_of(
@@ -126,6 +129,7 @@ def launch_of(
     checks the norms of the queries.
     """
     grid, sample, settings = plan.grid, plan.sample, None
+    n_units, units_per_task = packed.n_panels, grid.panels_per_range
     if plan.kernel == "few_queries":
         kernel = few_queries.search_few_queries
         settings = records.FewQuerySettings(plan.first_rank, grid.panels_per_range, must_check)
@@ -141,4 +145,8 @@ def launch_of(
             sample.stride, sample.rank, plan.use_projection, is_whole_search=True,
             must_check=must_check,
         )  # fmt: skip
-    return Launch(kernel, packed, settings, filters, grid, k, plan.fits_all_options)
+        n_units, units_per_task = grid.n_query_blocks * grid.n_ranges, 1
+    blocks = None if grid.is_one_task else parallel.row_blocks(n_units, units_per_task)
+    return Launch(
+        kernel, packed, settings, filters, grid, k, n_units, blocks, plan.fits_all_options
+    )

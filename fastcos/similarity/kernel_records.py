@@ -45,9 +45,9 @@ def _scoring(
     _require(len(offsets) in (0, len(items)), "an offset for each item")
     return records.PairScoring(
         METRIC_TYPES[metric_type],
-        records.rows_of(validation.read_only(queries.rows)),
+        records.rows_of(queries.rows),
         validation.read_only(queries.norms),
-        records.rows_of(validation.read_only(items)),
+        records.rows_of(items),
         validation.read_only(norms),
         validation.read_only(offsets),
     )
