@@ -55,7 +55,7 @@ def test_index_search(benchmark, queries, n, d):
 @pytest.mark.parametrize("queries", [1, 256])
 @pytest.mark.benchmark(group="queries of a fitted index")
 def test_index_search_of_embeddings(benchmark, queries):
-    """Search rows for which a projection on the leading principal axes rules out most items."""
+    """Measure searches in which a projection on the leading principal axes rules out most items."""
     Q, X = data.embeddings(queries, 384, seed=1), data.embeddings(20_000, 384)
     index = fastcos.SimilarityIndex().fit(X)
     check.neighbors(index.search(Q, K), Q, X)
@@ -122,7 +122,7 @@ def test_rescore(benchmark):
 @pytest.mark.parametrize("measure", ["dot", "csls", "angular", "whitened_cosine"])
 @pytest.mark.benchmark(group="neighbours of all rows by other measures")
 def test_other_measures(benchmark, measure):
-    """Time other measures; bench/lab/measure_costs.py times every measure."""
+    """Time self-joins by four measures; bench/lab/measure_costs.py times many more measures."""
     X = data.gaussian(3_000, 32)
     if measure in ("dot", "angular"):
         reference = "cosine" if measure == "angular" else "dot"

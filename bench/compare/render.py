@@ -70,7 +70,7 @@ def comparisons(document):
 
 
 def best_of(comparisons_of_machine):
-    """Return the fastest exact library of every row, by the key of the row."""
+    """Return a dict from the key of each row to the comparison with the fastest exact library."""
     best = {}
     for comparison in comparisons_of_machine:
         fastest = best.get(comparison["key"])
@@ -82,7 +82,7 @@ def best_of(comparisons_of_machine):
 
 
 def cpu_name(document):
-    """Return the name of the CPU of a document, as its vendor sells it."""
+    """Return the name under which the vendor sells the CPU that a document describes."""
     return machine.vendor_name(document["cpu"], document["isa"])
 
 
@@ -141,7 +141,10 @@ def cells(comparison):
 
 
 def summary(best):
-    """Return sentences which say in how many rows fastcos is faster or slower than the others."""
+    """Return sentences that count the rows in which fastcos is faster, and in which it is slower.
+
+    Each row compares fastcos with the fastest other exact library.
+    """
     counts = dict.fromkeys(("faster", "slower", "undecided", "busy"), 0)
     for comparison in best:
         counts[comparison["verdict"]] += 1
@@ -323,7 +326,7 @@ def shown_first(documents):
 
 
 def short_titles(document):
-    """Return the short titles of the rows that the README shows from a document.
+    """Return the short titles of those rows of a document that the README shows.
 
     The result is a dict whose keys are the keys of the rows.
     """
@@ -510,7 +513,7 @@ def losses(documents):
 
 
 def lead_of(comparison):
-    """Return the beginning of a sentence that says how much faster than fastcos a library is."""
+    """Return the start of a sentence that says by what factor a library is faster than fastcos."""
     library, times = comparison["library"], 1 / comparison["ratio"]
     if times < 1.05:
         factor = f"{rounded(times)} times as fast"
@@ -564,7 +567,10 @@ def howto_rows(documents):
 
 
 def speed_lines(documents):
-    """Return a list for docs/speed.md: for each machine, in how many tasks fastcos is faster."""
+    """Return a list for docs/speed.md, with one item for each machine.
+
+    The item says in how many tasks fastcos is faster than the fastest other exact library.
+    """
     lines = []
     for document in documents.values():
         best = best_of(comparisons(document)).values()

@@ -49,7 +49,7 @@ class Failed(Exception):
 
 
 class Worker:
-    """The process of a library, with the environment variables of one of its settings."""
+    """The process of a library, with the environment variables of one setting of that library."""
 
     def __init__(self, library, threads, setting=settings.Setting()):  # noqa: B008  a constant
         self.library, self.setting, self.cpu_seconds = library, setting, 0.0
@@ -197,11 +197,11 @@ def wait_for_threads():
 
 
 def call_once(prepare, arguments):
-    """Return the answer of one call, and a dict of its seconds and of the memory that it adds.
+    """Call a library once; return the answer, and a dict with the seconds and the memory of the call.
 
-    The dict also contains the seconds of the preparation. The memory includes the memory that the
-    preparation adds. Before this call, a call on the first rows compiles kernels and starts
-    threads.
+    The dict contains the seconds of the call, the seconds of the preparation, and the memory that
+    the call and the preparation add together. Before this call, a call on the first rows compiles
+    kernels and starts threads.
     """
     short_arguments = arguments | {"X": arguments["X"][:5_000]}
     call, read = prepare(**short_arguments)

@@ -1,9 +1,9 @@
 """Measure the shortest time in which this machine could do the work of a call.
 
 A :class:`Work` states how many operations and bytes a call needs. As in the roofline model, a
-:class:`Limit` measures the shortest possible time of this work on this machine, by one short probe
-per resource. The resources are multiplication, reading, copying and gathering. Measure the limit
-and the call in turns, because the speed of a shared machine changes over time. This change is often
+:class:`Limit` measures the shortest possible time of this work on this machine. A limit runs one
+short probe for each resource: multiplication, reading, copying and gathering. Measure the limit and
+the call alternately, because the speed of a shared machine changes over time. This change is often
 larger than the difference between the call and the limit.
 """
 
@@ -88,7 +88,7 @@ def bytes_of(X):
 
 
 def product_work(X, columns):
-    """Return the work of X A: X is a CSR matrix, and A is float32 and has `columns` columns."""
+    """Return the work of X A, for a CSR matrix X and a float32 matrix A with `columns` columns."""
     (n, p), nnz = X.shape, float(X.nnz)
     reads, writes = bytes_of(X) + 4.0 * p * columns, 4.0 * n * columns
     return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns), X.indices)
@@ -119,7 +119,7 @@ def svd_work(X, k):
 
 
 def roofs():
-    """Return the peak operations per second of each arithmetic, and the bytes read per second."""
+    """Return the peak operations per second by arithmetic, and the peak bytes read per second."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
@@ -131,10 +131,10 @@ def roofs():
 
 
 class Limit:
-    """The shortest possible time, in seconds, of a Work on this machine.
+    """The shortest time, in seconds, in which this machine could do a :class:`Work`.
 
-    bound is the resource that took the longest time in the latest measurement, or "none" if the
-    Work needs no resource.
+    bound is the resource that took longest in the latest measurement. If the Work needs no
+    resource, bound is "none".
     """
 
     def __init__(self, work):
@@ -216,8 +216,8 @@ def _memory_rate(kernel, bytes_per_value, size):
 def _gather_rate(shape, order):
     """Return a function that measures how many rows of a table are added per second in this order.
 
-    The kernel that computes X A adds the rows. The matrix X has a few long rows, whose entries are
-    all 1 and are not stored.
+    The rows are added by the kernel that computes X A. The matrix X has a few long rows, whose
+    entries are all 1 and are not stored.
     """
     table = _ones(*shape)
     if order is None:

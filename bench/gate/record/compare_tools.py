@@ -6,18 +6,18 @@ the verdicts of one tool on four benchmarks. Without --minutes the command print
 file.
 
 The script needs an environment with benchgate, pytest-benchmark, benchmatrix, pytest-codspeed, asv and
-virtualenv. For all tools, the limit is a slowdown of 10 %. Other settings differ from the defaults of a
-tool only where this shortens its run:
+virtualenv. For all tools, the limit is a slowdown of 10 %. Apart from this limit, a setting differs from
+the default of a tool only if the change shortens the run of the tool:
 
 - pytest-benchmark: ``--benchmark-compare-fail=median:10%``, one process per commit;
 - asv: ``asv continuous --factor 1.1``, 2 rounds, 5 to 10 samples per round;
 - benchmatrix: ``collect-paired`` with its default number of pairs and 0.1 s per benchmark, then
   ``compare --paired --threshold 10%``. With ``--fail-on-regression``, a run also fails if a benchmark is
   "inconclusive";
-- pytest-codspeed: only its wall-time instrument, with 1 s per benchmark after 0.2 s of warm-up, in one
-  process per commit. Only CodSpeed's service can compare two such results, and this service is not
-  available here. The script therefore compares the medians itself. It uses the default threshold of the
-  service, 10 %.
+- pytest-codspeed: only its wall-time instrument is used. It measures each benchmark for 1 s after 0.2 s of
+  warm-up, in one process per commit. Only CodSpeed's service can compare two such results, and this service
+  is not available here. The script therefore compares the medians itself. It uses the default threshold of
+  the service, 10 %.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""Tests of the shell script in action.yml. A fake Python takes the place of benchgate."""
+"""Tests of the shell script in action.yml.
+
+The script calls a stand-in for Python, which records its arguments instead of running benchgate.
+"""
 
 import os
 import shutil

@@ -1,6 +1,7 @@
 """Tests of the command on a toy project in a git repository.
 
-By default, one short run is made. The options ``-m slow`` and ``-m long`` select the longer runs.
+By default, the tests make one short run. The options ``-m slow`` and ``-m long`` select further runs, which
+take longer.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Verdicts of compare_pairs on measurements that are made up."""
+"""Tests of the verdicts that compare_pairs returns for invented measurements."""
 
 import itertools
 

@@ -1,4 +1,7 @@
-"""Tests of the self-test: on records with known scatter, it counts false alarms and caught slow-downs."""
+"""Tests of the self-test, which counts false alarms and finds the smallest slow-down that is caught.
+
+The scatter of the records in these tests is known.
+"""
 
 import numpy as np
 import pytest

@@ -15,7 +15,7 @@ trimmed_mean = partial(stats.trim_mean, proportiontocut=0.2)
 
 
 class Ratio(NamedTuple):
-    """The time of one benchmark in head divided by its time in base.
+    """The ratio of the times of one benchmark: its time in head, divided by its time in base.
 
     ``base`` and ``head`` are median seconds. ``ratio`` is the trimmed geometric mean of the ratios of
     all pairs and is above 1 if head is slower. ``low`` and ``high`` are the ends of the confidence
@@ -36,7 +36,7 @@ class Ratio(NamedTuple):
 
 
 def log_ratios(pairs):
-    """Return, for each pair, the logarithm of its ratio: the median over the turns of the pair.
+    """Return the log-ratio of each pair, which is the median log-ratio of the turns of the pair.
 
     Each pair holds the seconds of base and the seconds of head, in the order of their turns.
     """

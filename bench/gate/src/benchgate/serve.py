@@ -13,8 +13,8 @@ Protocol, one line of JSON per message:
    ``{"failed": REASON}``, ``{"skipped": REASON}`` or ``{"waits": SHARE}``. Steps 3 and 4 repeat.
 
 The process exits when its standard input is closed. For every turn, the fixtures of a function are
-created anew. The fixtures of a module are created anew after a benchmark of another module. Expensive
-inputs therefore belong in fixtures of the session.
+created anew. The fixtures of a module are created anew if the previous turn ran a benchmark of another
+module. Expensive inputs therefore belong in fixtures of the session.
 """
 
 import importlib.util
@@ -104,9 +104,9 @@ class Clock:
         return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
 
     def waiting(self, rounds):
-        """Return the share of wall time that the process waited in the last ``rounds`` rounds.
+        """Return which share of the wall time of the last ``rounds`` rounds the process spent waiting.
 
-        If ``rounds`` is 0, return the share of the whole time since the last reset.
+        If ``rounds`` is 0, the share refers to the whole time since the last reset.
         """
         readings = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
         start = len(self.readings) - len(readings) if rounds else 0
@@ -236,7 +236,7 @@ class Plugin:
 
 
 def shorten(message):
-    """Return a message in one line for a summary, with paths relative to the repository."""
+    """Return a message as a single line for the summary, with paths relative to the repository."""
     return " ".join(message.split()).replace(f"{Path.cwd()}{os.sep}", "")[:200]
 
 
