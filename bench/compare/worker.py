@@ -197,7 +197,7 @@ def wait_for_threads():
 
 
 def call_once(prepare, arguments):
-    """Call a library once; return the answer, and a dict with the seconds and the memory of the call.
+    """Call a library once; return the answer, and a dict with the time and memory of the call.
 
     The dict contains the seconds of the call, the seconds of the preparation, and the memory that
     the call and the preparation add together. Before this call, a call on the first rows compiles

@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 class Verdict(NamedTuple):
     """The outcome of a comparison.
 
-    - ``broken``: the test files that only base can import, each with the reason why head cannot import the file.
+    - ``broken``: the test files that only base can import, each with the reason why head fails to import it.
     - ``uncollected``: the test files that neither commit can import, each with the reason.
     - ``removed``: names of benchmarks that the tests of base contain but the tests of head do not.
     - ``failure``: the reason if nothing could be compared, otherwise an empty text.

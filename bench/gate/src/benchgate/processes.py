@@ -153,7 +153,7 @@ class Server:
 
 
 class Side:
-    """One of the two commits, with the process that serves its benchmarks and with facts about these benchmarks.
+    """One of the two commits, with the process that serves its benchmarks and facts about the benchmarks.
 
     Attributes
     ----------
