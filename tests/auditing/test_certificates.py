@@ -1,4 +1,8 @@
-"""No map loses a certified neighbour; every attack returns a rescaling that removes one."""
+"""Tests of certified neighbours, and of attacks on neighbours.
+
+No map drops a certified neighbour. An attack that succeeds returns a rescaling that drops the
+attacked neighbour.
+"""
 
 import numpy as np
 import pytest
@@ -98,7 +102,10 @@ def test_rescaling_radius_is_where_an_item_can_pass():
 
 
 def least_lead(items, i, j, outsiders, log_condition, rng):
-    """Return the smallest lead of neighbour j over an outsider, at the worst weights in the box."""
+    """Return the cosine of items i and j, minus the cosine of item i and an outsider.
+
+    The result is the minimum of this difference over all outsiders and over all weights in the box.
+    """
     x, y = items[i], items[j]
     K = float(np.exp(2 * log_condition))
     return min(

@@ -1,4 +1,4 @@
-"""The label test reports labels that neighbours or pairs recover, but none that fit by chance."""
+"""The label test reports labels that neighbours or pairs recover, but no shuffled labels."""
 
 import dataclasses
 
@@ -118,7 +118,10 @@ def test_label_test_equals_its_definition():
 
 
 def noisy_ranking(rng, codes):
-    """Return a ranking of all items by noisy scores, which are slightly higher within a label."""
+    """Return a ranking of all items by noisy scores.
+
+    On average, pairs with the same label have slightly higher scores than other pairs.
+    """
     same = codes[:, None] == codes
     scores = same + 3 * rng.standard_normal(same.shape)
     lists = np.argsort(-scores + 99 * np.eye(len(codes)), axis=1)[:, :5]
@@ -140,7 +143,10 @@ def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
 
 
 def test_precision_divides_by_the_number_of_labelled_neighbours():
-    """Only an item of label "a" has a labelled neighbour, so the precision of label "b" is 0."""
+    """The precision of label "b" is 0, because no item of label "b" has a labelled neighbour.
+
+    One item of label "a" has a labelled neighbour.
+    """
     codes, items = np.repeat([0, 1], 10), np.arange(20)
     lists = np.full((20, 3), -1)
     lists[0, 1] = 1
@@ -174,7 +180,7 @@ def test_deviations_are_counted_in_standard_deviations():
 
 
 def test_each_test_names_the_similarity_that_recovers_best():
-    """Each test names the similarity that recovers the labels best.
+    """Each test of labels reports which similarity recovers the labels best.
 
     One of the three similarities recovers the labels among neighbours, another one recovers them
     over all pairs, and the third one does not recover them.

@@ -119,7 +119,8 @@ def test_errors_name_the_argument(arguments, message):
 def test_each_overlap_is_that_of_its_map():
     """The overlap after a map shows how many neighbours the map loses.
 
-    The map is fitted to vectors and not to lists, so the map may lose neighbours.
+    The map is fitted to the vectors. The fit does not consider the lists of neighbours, so the map
+    may lose neighbours.
     """
     rng = np.random.default_rng(21)
     old = rng.standard_normal((300, 6)) * np.geomspace(1, 0.02, 6)

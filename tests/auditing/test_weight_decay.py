@@ -1,4 +1,7 @@
-"""The audit asks about weight decay on both sides, and recognises its effect in the factors."""
+"""The audit recognises in the factors that users and items both had weight decay.
+
+If `weight_decay_on` is not given, the audit advises the reader to find out who had weight decay.
+"""
 
 import dataclasses
 
@@ -10,9 +13,10 @@ import fastcos
 
 @pytest.fixture(scope="module")
 def als_wr():
-    """Factorise ratings with weight decay in proportion to the numbers of ratings.
+    """Return factors of ratings, and the number of ratings of each user and of each item.
 
-    More than half of all possible ratings are missing.
+    The weight decay of each user and of each item is proportional to its number of ratings. More
+    than half of all possible ratings are missing.
 
     The factors have 4 dimensions. Alternating least squares minimises the squared error plus λ n_u
     |p_u|² + λ m_i |q_i|² (Zhou et al. 2008) until convergence.

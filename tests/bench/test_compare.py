@@ -17,7 +17,7 @@ FAST = ("--processes", "1", "--seconds", "0.001")
 def document(**changes):
     """Return a results file of one task.
 
-    NumPy takes twice as long as fastcos, and SciPy takes half as long.
+    NumPy takes twice as long as fastcos, and SciPy takes half as long as fastcos.
     """
     ours = [[0.010, 0.011], [0.012, 0.010]]
     libraries = {
@@ -357,7 +357,10 @@ def test_busy_rows_have_no_verdict():
 
 
 def test_summary_keeps_libraries_apart_from_intervals():
-    """Each machine has a column of libraries and one of ratios, even if it did not run a task."""
+    """The table has two columns per machine: one of libraries, and one of ratios.
+
+    If a machine did not run a task, its first cell is "not measured", and its second cell is empty.
+    """
     wide = document(tags=[], isa="avx512")
     wide["results"] = {"one_query small": wide["results"]["batch small"] | {"title": "one query"}}
     lines = render.summary_table({"narrow": document(), "wide": wide})

@@ -28,7 +28,7 @@ def needs(*names):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Write a CSV of interactions and a CSV of labels, in which we planted the answers."""
+    """Write a CSV of interactions with planted clusters, and a CSV with the clusters as labels."""
     folder = tmp_path_factory.mktemp("files")
     X, clusters = clustered_interactions()
     rows, columns = X.nonzero()

@@ -121,7 +121,10 @@ def test_export_ends_with_commands_that_run(files, capsys, monkeypatch):
 
 @pytest.mark.parametrize("form", ["query_metric", "canonical"])
 def test_export_align_to_an_earlier_export(files, form, capsys):
-    """A later model in other coordinates is aligned, so rows of both exports can be compared."""
+    """The option --align-to maps a later model to the coordinates of an earlier export.
+
+    The rows of the two exports can then be compared.
+    """
     options = ("--form", form)
     first = (files / "items.npy", "--users", files / "users.npy", *options)
     later = (files / "items2.npy", "--users", files / "users2.npy", *options)

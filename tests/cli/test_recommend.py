@@ -260,9 +260,10 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("words", [pytest.param(words, marks=needs(words[0])) for words, _ in REAL])
 def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
-    """The recommendation does not depend on the seed: it rests on all users, or on at least 500.
+    """The recommendation is the same for ten seeds.
 
-    With 8 to 33 users, four seeds led to four recommendations.
+    It is based on at least 500 users or, in smaller data sets, on all users. With 8 to 33 users,
+    four seeds led to four recommendations.
     """
     monkeypatch.chdir(tmp_path)
     results = []

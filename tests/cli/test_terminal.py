@@ -252,7 +252,7 @@ def test_doctor_prints_a_table(capsys):
 
 @pytest.fixture
 def terminal_of(monkeypatch):
-    """Return a function that lets the library rich write as if to a terminal of a given width."""
+    """Return a function that sets the width of the terminal for which `rich` formats its output."""
 
     def set_columns(columns):
         for name, value in (("FORCE_COLOR", 1), ("NO_COLOR", 1), ("TERM", "xterm")):

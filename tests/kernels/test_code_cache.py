@@ -192,7 +192,7 @@ def test_cached_code_runs_without_numbas_registries(package, tmp_path):
 
 
 def as_tier(tier):
-    """Return the environment variables with which a process compiles for a tier of CPUs."""
+    """Return the environment variables that make Numba compile for a tier of CPUs."""
     return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), cpu.code_name(tier), strict=True))
 
 

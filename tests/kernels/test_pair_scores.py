@@ -15,9 +15,9 @@ PAIRS = [
 
 
 def some_rows(n, depth, kind, numbers):
-    """Return rows of the array type `kind`, and the numbers that their bits represent.
+    """Return rows of the array type `kind`, and the same rows as float64 numbers.
 
-    The bits represent numbers of the type `numbers`.
+    The bits of the rows represent numbers of the type `numbers`.
     """
     rows = 5 * np.random.default_rng(n + depth).standard_normal((n, depth))
     if numbers == "bfloat16":  # a bfloat16 is the upper half of a float32

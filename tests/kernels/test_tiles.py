@@ -94,7 +94,7 @@ def coded_cases(*isas, with_many=True):
     """Return pairs of an instruction set and a number of columns.
 
     A test with the largest number of columns takes long. The default tests use this number with
-    only one instruction set or, if `with_many` is False, with none.
+    only one instruction set. If `with_many` is False, the default tests do not use this number.
     """
     best = next((isa for isa in isas if isa in cpu.supported_isas()), None)
     many = tiles.MAX_CODED_COLUMNS

@@ -1,4 +1,7 @@
-"""The certificate of the SVD holds for any matrix, according to LAPACK's results in float64."""
+"""The certificate of the SVD is true for any matrix.
+
+The tests compare the certificate with the singular values that LAPACK computes in float64.
+"""
 
 import warnings
 

@@ -16,7 +16,10 @@ from tests.oracles.dense_families import FAMILIES, clustered, gaussian
 
 
 def clustered_float64(n, d):
-    """Return float64 rows, half of which are equal in float32 or nearly so."""
+    """Return float64 rows, half of which have similar directions.
+
+    In float32, many of these directions are equal or nearly equal.
+    """
     rng = np.random.default_rng(8)
     X = rng.standard_normal((n, d))
     centre, away = X[0].copy(), 10.0 ** rng.uniform(-15, -1, (n, 1))
@@ -149,7 +152,10 @@ def test_range_search_in_a_cluster_is_complete(cluster):
 
 
 def n_candidates(segment, encoded, thresholds):
-    """Return how many items per query the filter keeps, given the k-th best raw scores."""
+    """Return how many items the filter keeps for each query.
+
+    `thresholds` contains the k-th best raw score of each query.
+    """
     nothing = no_exclusions(len(thresholds), exclude_self=True)
     options = ExecutionOptions(2, 2.0**30)
     starts, columns = np.zeros(len(thresholds) + 1, np.int64), np.zeros(0, np.int64)

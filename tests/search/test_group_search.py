@@ -33,7 +33,10 @@ ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
     autouse=True,
 )  # fmt: skip
 def way_to_search(request):
-    """Force one of the ways to search a group, whatever the group's size and number of queries."""
+    """Force one of the three ways to search a group.
+
+    The size of the group and the number of its queries do not affect the choice.
+    """
     min_entries_of_segment, min_work_of_panels = request.param
     with cost_model.costs_replaced(
         min_entries_of_segment=min_entries_of_segment, min_work_of_panels=min_work_of_panels,

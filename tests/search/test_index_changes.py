@@ -1,4 +1,7 @@
-"""After items are added, replaced or removed by id, an index gives the results of a new index."""
+"""An index that has been changed returns the same results as a new index of the same items.
+
+The changes add, replace or remove items by id.
+"""
 
 import pickle
 import warnings

@@ -1,4 +1,4 @@
-"""Rows of one or two bytes per number give the same results as float64 rows.
+"""Rows whose numbers take one or two bytes give the same results as float64 rows.
 
 The results are bit-identical, and no float64 copy of the rows is made.
 """

@@ -332,7 +332,8 @@ KILLED = """
 def kills(rows, tmp_path, n_kills, progress):
     """Kill runs at random moments, and check the results; return the number of finished runs.
 
-    Each moment is drawn from the first `progress` calls of the progress function of a run.
+    A run is killed up to 5 ms after a random number of calls of its progress function. This number
+    is less than `progress`.
     """
     np.save(tmp_path / "rows.npy", rows)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path / "rows.npy")]

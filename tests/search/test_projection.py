@@ -52,7 +52,10 @@ def embeddings(n, depth, seed=0):
 
 
 def close_rows(n, depth, seed=0):
-    """Return rows around a few centres; near a centre, rows differ by less than a step of codes."""
+    """Return rows around a few centres.
+
+    Rows near the same centre differ by less than one quantisation step of the codes.
+    """
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(8).standard_normal((8, depth))
     rows = centres[rng.integers(0, 8, n)] + 1e-2 * rng.standard_normal((n, depth))
@@ -84,7 +87,7 @@ AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 
 def set_costs(monkeypatch, **costs):
-    """Change costs of the planner until the end of the test."""
+    """Replace some costs of the planner until the end of the test."""
     monkeypatch.setattr(cost_model, "COSTS", dataclasses.replace(cost_model.COSTS, **costs))
 
 
@@ -167,7 +170,10 @@ def test_queries_of_two_kinds_share_a_block(first, isa):
 )
 @pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
 def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
-    """The differences of these scores are smaller than the rounding of a distance or of a shift."""
+    """Searches are exact even if scores differ by less than a rounding error.
+
+    The rounding error may be that of a distance or that of a shift.
+    """
     for n in (256, 800):
         X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
         items = encoded_rows.encode_rows(X, None, 1, metric)
@@ -295,7 +301,8 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
 def test_prefixes_are_made_once(tmp_path, monkeypatch):
     """Prefixes are computed only once, even if several searches need them.
 
-    The test searches an index after it is opened, and an index from which an item was removed.
+    The test searches an index that was opened from files, and an index from which an item was
+    removed.
     """
     set_costs(monkeypatch, min_work_to_project=1)
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
@@ -407,8 +414,8 @@ def no_room(*_, **__):
 def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     """A failure to compute prefixes is only a warning.
 
-    Up to four threads compute prefixes in the background. While all four are busy, a call of `fit`
-    computes the prefixes of its index in the foreground. The test covers both cases.
+    Up to four threads compute prefixes in the background. While all four threads are busy, a call
+    of `fit` computes the prefixes of its index in the foreground. The test covers both cases.
     """
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)

@@ -123,7 +123,8 @@ def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
 def bags(seed, n, w=7):
     """Return n bags; each row contains the counts of w vectors in one bag.
 
-    One bag contains only one vector, one bag is a copy of another, and one is twice that bag.
+    Bag 0 contains only one vector, bag 1 contains every vector of bag 3 twice as often, and bag 2
+    is a copy of bag 3.
     """
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (n, w)).astype(float)

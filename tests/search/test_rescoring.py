@@ -1,4 +1,7 @@
-"""Exact scores of candidate lists, and what their certificate says about the other items."""
+"""Tests of the exact scores of candidates, and of their certificate.
+
+The certificate says how many of the nearest neighbours the candidates lack at most.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Self-joins that multiply each pair of rows once find the same neighbours as other searches."""
+"""Self-joins that multiply each pair of rows only once find the exact neighbours."""
 
 import itertools
 

@@ -1,4 +1,8 @@
-"""Error rates of labelled pairs equal counts, and probabilities agree with their definitions."""
+"""Tests of the error rates and probabilities of labelled pairs.
+
+The error rates must equal the shares of wrong pairs that a test counts. The probabilities must
+agree with their definitions.
+"""
 
 import numpy as np
 import pytest

@@ -1,6 +1,7 @@
 """Tests of the range of a threshold over rescalings.
 
-The range is compared with an enumeration, with random D, and with the bound.
+The tests compare the range with an enumeration of rescalings D, with random rescalings, and with
+the bound.
 """
 
 import numpy as np
