@@ -500,7 +500,7 @@ def best_by_label(documents):
 
 
 def losses(documents):
-    """Return a list with the verdicts of every machine, and all rows in which fastcos is slower."""
+    """Return the verdicts of every machine, and all rows in which fastcos is not faster."""
     lines = []
     for label, best in best_by_label(documents).items():
         slower = [
@@ -508,6 +508,11 @@ def losses(documents):
             for row in sorted(best, key=lambda row: row["ratio"])
             if row["verdict"] == "slower"
         ]
+        undecided = [f'"{row["title"]}"' for row in best if row["verdict"] == "undecided"]
+        if undecided:
+            slower.append(
+                f"The undecided results belong to the following tasks: {'; '.join(undecided)}."
+            )
         lines.append(" ".join([f"- **{label}.** {summary(best)}", *slower]))
     return lines
 
