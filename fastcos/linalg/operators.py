@@ -252,8 +252,8 @@ class SparseOperator(Operator):
     Row i of X A is a sum over the non-zeros of row i of X, added in their order. The products X'Y
     and X'(X Q) are sums over all rows, so the rows are divided into parts
     (:mod:`fastcos.linalg.partial_sums`). If there is only one part, the operator chooses one of two
-    methods that give the same bits. Either each thread sums some columns of the product, or the
-    operator computes the transpose X' and multiplies row by row.
+    methods that give the same bits. In the first method, each thread sums some columns of the
+    product. In the second method, the operator computes the transpose X' and multiplies row by row.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -371,7 +371,7 @@ class SparseOperator(Operator):
         return validation.read_only(parallel.row_blocks(width, group))
 
     def _multiplies_transpose(self, factor: Matrix) -> bool:
-        """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
+        """Return whether a sum over the rows of X should be computed as a product with X'.
 
         If the rows are divided into several parts, the product is summed part by part, without the
         transpose. If the rows are not divided, there are two cases in which multiplying with the
@@ -402,9 +402,10 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Divide the parts into groups; yield each group's first part, and an array for its sums.
+        """Yield the first part of each group of parts, and an array for the sums of the group.
 
-        If a group has m parts, the shape of the array is (m, p, width).
+        The function divides the parts into groups. If a group has m parts, the shape of its array
+        is (m, p, width).
         """
         p, parts = self.shape[1], len(self._part_rows) - 1
         step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
@@ -568,7 +569,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel fit in the cache that can be read quickly in any order."""
+    """Return how many rows of a panel fit in the cache from which any row can be read quickly."""
     return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
@@ -586,7 +587,7 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
-    """Return an array for X A, and True if the kernel shall write to it with non-temporal stores.
+    """Return an array for X A, and whether the kernel should fill it with non-temporal stores.
 
     Non-temporal stores, which bypass the caches, are not used for newly allocated memory. The
     operating system has just cleared the pages of newly allocated memory, so these pages are

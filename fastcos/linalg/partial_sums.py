@@ -40,7 +40,7 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return, for every part except the first, the total work of the rows before this part.
+    """Return the total work of all rows before each part, for every part except the first.
 
     The work of a row is 1 plus its number of non-zeros.
     """
@@ -57,7 +57,7 @@ def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
 
 
 def add(sums: npt.NDArray[Any], column: int, out: npt.NDArray[Any], n_threads: int | None) -> None:
-    """Add the sums (parts, p, w), part by part, to ``out[:, column : column + w]``."""
+    """Add the sums (parts, p, w) of all parts, in order, to ``out[:, column : column + w]``."""
     blocks = parallel.row_blocks(len(out), 2048)
     parallel.run(
         sparse.add_parts, blocks, validation.read_only(sums), column, out, n_threads=n_threads

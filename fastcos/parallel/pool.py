@@ -56,9 +56,9 @@ class _Places:
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
     thread. In a KVM virtual machine, a sleeping CPU does not count as idle. After every pause of a
-    few milliseconds, Linux therefore chooses the CPU of the waking thread. A helping thread that is
-    woken on the caller's CPU must wait for the caller. A call on two threads then takes as long as
-    on one thread (docs/dev/costs.md, "Threads after a pause").
+    few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. If a
+    helping thread wakes on the CPU of the caller, it must wait for the caller. A call on two
+    threads then takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -243,7 +243,7 @@ def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -
 def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """For every target, return the first row i for which `cumulative[i] + i` reaches the target."""
+    """For every target, return the smallest i with `cumulative[i] + i` at or above the target."""
     # The bisection computes cumulative[i] + i for only a few rows, because computing it for all
     # rows would take 2 ms per 400,000 rows.
     value = cumulative.item

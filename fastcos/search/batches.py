@@ -17,7 +17,7 @@ SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries a batch may contain, so that their rows and results fit in memory."""
+    """Return how many queries form a batch, so that a batch with its results fits in memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
@@ -52,9 +52,9 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the memory limit, in bytes, for float32 copies of blocks of low-precision rows.
 
-    ``n_bytes`` is the size of all original rows. The result is ``n_bytes`` or a minimum that may
-    depend on ``n_columns``, whichever is larger. If there are many rows, the copies therefore take
-    at most as much memory as the original rows.
+    ``n_bytes`` is the size of all original rows. The result is ``n_bytes``, but never less than a
+    minimum, which may depend on ``n_columns``. If there are many rows, the copies therefore take at
+    most as much memory as the original rows.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

@@ -24,9 +24,9 @@ class CostModel:
     They only select candidates, which are rows that may be among the best. The candidates are then
     scored exactly in float64.
 
-    The planner chooses a method by thresholds. Most thresholds are ratios, or counts of rows,
-    queries, multiply-adds or bytes; these thresholds are valid for many CPUs. Only a few thresholds
-    are in seconds.
+    To choose a method, the planner compares the sizes of a search with thresholds. Most thresholds
+    are ratios, or counts of rows, queries, multiply-adds or bytes; these thresholds are valid for
+    many CPUs. Only a few thresholds are times in seconds.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -406,7 +406,7 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return how many seconds `n_threads` threads together take to read data.
+    """Return how many seconds reading data takes if `n_threads` threads share the work.
 
     `size` is the size of the data in bytes, which determines whether the data stays in the caches.
     `read` is the number of bytes that the threads read; if they read the data several times, `read`

@@ -92,7 +92,7 @@ def _of_all_pairs(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Return the estimate for the methods that score every pair: "score_all" and "numpy".
+    """Return the estimate of a search by "score_all" or "numpy", which score every pair.
 
     m is the number of rows that the search compares with each query.
     """

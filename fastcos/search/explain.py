@@ -67,7 +67,7 @@ class SearchExplanation:
     batch_queries, n_batches : int
         The number of queries of a batch, and the number of batches.
     n_segments : int
-        How many segments each batch searches.
+        The number of segments that are searched for each batch of queries.
     estimate : Estimate
         The estimate of the whole search.
     buffer_bytes : float

@@ -27,8 +27,9 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    ``within`` is the range of positions to search; None means all positions. When a segment is
-    searched, the first threshold of each query is its k-th best score in the earlier segments.
+    ``within`` is the range of positions to search; None means all positions. Segments are searched
+    one after another. The first threshold of each query is its k-th best score in the segments that
+    have already been searched.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None

@@ -113,7 +113,7 @@ class SparseRows:
         return np.argsort(sort_keys, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows with their columns in this order, and with int16 values.
+        """Return the rows with int16 values, and with the columns rearranged by ``order``.
 
         ``order`` contains all column numbers. All values must be whole numbers that fit int16.
         """
