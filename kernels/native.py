@@ -203,7 +203,7 @@ def _flatten(arguments, kinds, values):
 
 @functools.cache
 def _entries(kernel):
-    """Return a kernel's native code as a dict: argument types -> entries, widest tier first."""
+    """Return a dict of a kernel's native entries by argument types; the widest tier is first."""
     entries = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):
@@ -213,7 +213,7 @@ def _entries(kernel):
 
 
 def kernel_name(kernel):
-    """Return the name under which the tables of the libraries list a kernel."""
+    """Return the name that a kernel has in the tables of the libraries."""
     return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
 
 

@@ -1,13 +1,13 @@
 """Exact top-k of a few queries among items that have a projection.
 
-The kernel follows the steps of ``few_queries``, except that the full codes of most slots are not
-multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
-panel is computed. Among the largest scores of the sampled panels, the r-th largest is the estimated
-threshold; the rank r is the setting sample_rank. In the panels outside the sample, the projected
-codes are multiplied first (``projection_filter``). Projected codes give an upper bound on the score
-of each slot. The full codes are multiplied only for the slots whose upper bounds reach the
-estimated threshold. If the k-th best score shows at the end that the estimated threshold was too
-high, the query is compared with the full codes of all slots, so that no neighbour is lost.
+The kernel follows the steps of ``few_queries``, but skips the full codes of most slots. In a sample
+of the panels, all full codes are multiplied, and the largest score of each panel is computed. Among
+the largest scores of the sampled panels, the r-th largest is the estimated threshold; the rank r is
+the setting sample_rank. In the panels outside the sample, the projected codes are multiplied first
+(``projection_filter``). Projected codes give an upper bound on the score of each slot. The full
+codes are multiplied only for the slots whose upper bounds reach the estimated threshold. If the
+k-th best score shows at the end that the estimated threshold was too high, the query is compared
+with the full codes of all slots, so that no neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. For
 queries that are unlike the items, the kernel therefore stops using projected codes after a few
@@ -52,8 +52,8 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 def projection_costs_more(n_hits, n_panels, n_queries, items):
     """Return whether searching n_panels panels would have been faster without projected codes.
 
-    In these panels, the projected codes did not rule out n_hits slots. The full codes of the n_hits
-    slots were multiplied one slot at a time.
+    In these panels, n_hits slots remained after the projected codes had ruled out the others. The
+    full codes of the n_hits slots were multiplied one slot at a time.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -61,7 +61,7 @@ def projection_costs_more(n_hits, n_panels, n_queries, items):
 
 @kernel
 def project_few_queries(queries, items, codes):
-    """Return the ProjectedQueries of few queries, and the words of the queries' projected codes.
+    """Project a few queries; return their ProjectedQueries and the words of their projected codes.
 
     Each word of the projected codes is stored 8 times, except with AMX. If the queries are unlike
     the items, or if the items have no projection, the queries are not projected, and
@@ -151,7 +151,7 @@ def _find_best_of_multiplied(
 def _multiply_by_projection(
     lo, hi, settings, queries, items, codes, products, largest_products, buffers, dropped_below
 ):
-    """Estimate a threshold for each query; multiply the full codes of slots that may reach it.
+    """For each query, multiply the full codes of slots that may reach an estimated threshold.
 
     If the upper bound of a slot does not reach the threshold, the product of the slot becomes
     _DROPPED. The threshold of each query is written to dropped_below.

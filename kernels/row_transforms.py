@@ -26,7 +26,7 @@ _HASHED = 8
 
 @kernel
 def map_rows(lo, hi, rows, mean, root, largest, out):
-    """Set out[i] to the product of the vector rows[i] - `mean` and the matrix `root`.
+    """Subtract `mean` from each row, multiply by the matrix `root`, and write the result to out.
 
     The kernel processes the rows i from lo to hi. `rows` (n, d) is a float array, `mean` (d,) and
     `root` (d, r) are float64, and `largest` is at least the largest singular value of `root`. The

@@ -28,10 +28,10 @@ def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
-    swap for each value. After each swap, the end of the first part moves by the result of a
-    comparison, which is 0 or 1. The partition therefore has no branch that a CPU could mispredict.
-    A query usually has 100 to 500 candidates. For 100 to 500 values, the partition without a branch
-    is 2.5 times as fast as a partition with a branch.
+    swap for each value. After each swap, the end of the first part moves by 0 or 1, and this number
+    is the result of a comparison. The partition therefore has no branch that a CPU could
+    mispredict. A query usually has 100 to 500 candidates. For 100 to 500 values, the partition
+    without a branch is 2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -115,8 +115,7 @@ def _replace_nan(keys, count):
     """Replace each NaN among the first `count` keys with -inf, so that it sorts last.
 
     Comparisons with NaN are false. If NaN were not replaced, a sort by comparisons could leave
-    better entries behind a NaN. A sort by counting could give several entries the same rank, if NaN
-    were not replaced.
+    better entries behind a NaN, and a sort by counting could give several entries the same rank.
     """
     for i in range(count):
         if keys[i] != keys[i]:
@@ -186,9 +185,10 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move all entries with keys above the bound, and some with keys equal to it, to the front.
+    """Move all entries above the bound to the front, and `ties` of the entries at the bound.
 
-    Only `ties` entries with keys equal to the bound are moved, namely those with the lowest rows.
+    The key of each entry is compared with the bound. Of the entries whose keys equal the bound, the
+    `ties` entries with the lowest row numbers are moved.
     """
     n_equal = 0
     for i in range(count):

@@ -4,13 +4,14 @@ A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one fl
 a panel are stored in the order in which they are read, so the CPU prefetches them. The following
 list gives the order of the words, from the outermost to the innermost loop, for rows of d columns:
 
-- With AMX, a row has 16 words for each 64 columns, rounded up. Panels of items are ordered by step
-  (of 16 words), item and word. Panels of queries are ordered by step, half (of 16 queries), word
-  and query.
-- With other codes, a row has 2 words for each 8 columns, rounded up. Panels of items are ordered by
-  group (of 8 items), word and item. Panels of queries are ordered by word and query.
-- With float32, a row has d words. Panels of items are ordered by item and word. Panels of queries
-  are ordered by word and query.
+- With AMX, d is rounded up to a multiple of 64, and a row has 16 words per 64 columns. The words of
+  a panel of items are ordered by step (of 16 words), item and word. The words of a panel of queries
+  are ordered by step, half (of 16 queries), word and query.
+- With int8 codes but without AMX, d is rounded up to a multiple of 8, and a row has 2 words per 8
+  columns. The words of a panel of items are ordered by group (of 8 items), word and item. The words
+  of a panel of queries are ordered by word and query.
+- With float32, a row has d words. The words of a panel of items are ordered by item and word. The
+  words of a panel of queries are ordered by word and query.
 
 With int8 codes but without AMX, for example, a panel of items begins with word 0 of each of the
 first 8 items, followed by word 1 of each of these 8 items.

@@ -62,9 +62,10 @@ def largest_group_sum(typingctx, isa, x):
 
     `x` (16 m,) is float32. In each group, the positive numbers and the negative numbers are summed
     separately. If x is multiplied by another row, the products of the numbers in one group are
-    added to each other in int16. A word consists of 4 neighbouring numbers. Each run of int16_words
-    neighbouring words contains two groups: the first two numbers of each word form one group, and
-    the last two numbers form the other. If int16_words is 0, the result is 0.
+    added to each other in int16. A word consists of 4 neighbouring numbers. A run of int16_words
+    neighbouring words contains two groups. The first group consists of the first two numbers of
+    each word, and the second group consists of the last two numbers of each word. If int16_words is
+    0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):
