@@ -87,7 +87,7 @@ def _copy_of(path: str) -> Path:
 
 
 def _link_copies(app: Any, docname: str, source: list[str]) -> None:
-    """Let the links of a page point to copies, and show the README on the landing page."""
+    """Let links to files outside docs point to copies; show the README on the landing page."""
     page = HERE / f"{docname}.md"
     if GENERATED not in page.parents:
         source[0] = _with_links_to_copies(source[0], page, page)
@@ -98,10 +98,10 @@ def _link_copies(app: Any, docname: str, source: list[str]) -> None:
 
 
 def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
-    """Return the text of a page, with links that work where the site shows it, at `shown_at`.
+    """Return the text of a page with links that work at `shown_at`.
 
-    If a link points to a folder, or to a Markdown page that the site does not contain, the name of
-    the folder or file takes the place of the link.
+    The site shows the page at `shown_at`. If a link points to a folder, or to a Markdown page that
+    the site does not contain, the name of the folder or file takes the place of the link.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -139,7 +139,7 @@ def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lin
 def _is_not_ours(
     app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out members whose docstrings are not ours: set_*_request, and fields of tuples."""
+    """Leave out members with docstrings of other authors: set_*_request, and fields of tuples."""
     is_field = (inspect.getdoc(thing) or "").startswith("Alias for field number")
     return True if is_field or re.fullmatch(r"set_\w+_request", name) else None
 

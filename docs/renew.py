@@ -249,7 +249,7 @@ def commits_since(renewal: Renewal, code: tuple[str, ...]) -> list[str] | None:
 
 
 def is_too_old(renewal: Renewal, one: Published) -> bool:
-    """Return whether too many commits changed code, and not only comments and docstrings."""
+    """Return whether too many commits changed code; comments and docstrings do not count."""
     since = f"{renewal.commit}..HEAD"
     raw = ("--raw", "--no-abbrev", "--no-renames")
     history = git("log", "--format=tformat:commit", *raw, since, "--", *one.code) or ""
@@ -360,7 +360,7 @@ def check(path: Path) -> int:
 
 
 def renew(name: str, data: Path | None, path: Path) -> None:
-    """Make the numbers of this name again, and record the commit, the date and the machine."""
+    """Renew the numbers of this name, and record the commit, the date and the machine."""
     from bench import machine
 
     one = PUBLISHED[name]

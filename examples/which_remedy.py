@@ -136,7 +136,7 @@ def linear_items(X, **centres):
 
 
 def preprocessed(X):
-    """For each preprocessing, return a function that returns the item embeddings of Eq. 1."""
+    """For each preprocessing, return a function that computes the item embeddings of Eq. 1."""
     standard = StandardizeColumns().fit(X)
     none, half = {"row_center": None, "center": None}, PopularityWeights
     return {
@@ -160,7 +160,7 @@ def canonical_items(model, X):
 
 
 def remedies(X, cluster, seed):
-    """Return a dict: for the (kind, name) of each remedy, a function that computes its AUC.
+    """Return a dict from the (kind, name) of each remedy to a function that computes its AUC.
 
     For a remedy of kind "training", the function also returns the held-out loss.
     """

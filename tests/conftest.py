@@ -41,8 +41,8 @@ class _ReversedFolder(pytest.Dir):
 def pytest_collect_directory(path, parent):
     """Let the second test process read the files of each folder in reverse order.
 
-    In a fresh clone, each of the two processes then compiles one half of the test files and loads
-    the other half, which the other process has compiled.
+    In a fresh clone, the two test processes then share the compilation of the test files: each
+    process compiles one half, and loads the half that the other process has compiled.
     """
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
         return _ReversedFolder.from_parent(parent, path=path)

@@ -112,7 +112,7 @@ def scale_page(folder):
 
 
 def serve_page(folder):
-    """Return a model with the attributes of an implicit model, and the ids of its items."""
+    """Return the variables of the page, such as a model like those of the package implicit."""
     random = np.random.default_rng(0)
     model = SimpleNamespace(
         item_factors=random.standard_normal((40, 6)), user_factors=random.standard_normal((30, 6))
@@ -165,7 +165,7 @@ def cases(function):
 
 
 def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
-    """The code blocks of the page form modules, and the tests and the benchmark in them pass."""
+    """The code blocks of the page on new kernels form modules whose tests and benchmark pass."""
     modules = {}
     for path in sorted(NEW_FILES, key=lambda path: path.startswith("tests/")):
         if path.startswith("bench/"):

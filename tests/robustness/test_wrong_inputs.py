@@ -108,7 +108,7 @@ NO_LIST = [5, "x", Odd(), 0.5, True, [5], [None], [Odd()], ["nothing"], {"a": 1}
 
 
 def cases(call, **wrong):
-    """Return a case for each wrong value of each argument; `call` takes arguments by name."""
+    """For each argument, return one case per wrong value; `call` accepts keyword arguments."""
     return [(call, name, value) for name, values in wrong.items() for value in values]
 
 
@@ -140,7 +140,10 @@ LABELLED = {"items": NO_ROWS, "labels": [None, *NO_LABELS], "n_threads": NO_THRE
 
 
 def metric(name, *arrays, **fixed):
-    """Return a function that calls a metric; its caller may replace arguments by name."""
+    """Return a function that calls a metric.
+
+    Keyword arguments of this function replace the arguments that are passed here.
+    """
     function = getattr(metrics, name)
     names = list(inspect.signature(function).parameters)
 
@@ -158,7 +161,10 @@ def fitted(estimator, **parameters):
 
 
 def indexed(method, *arrays, **fixed):
-    """Return a function that calls a method of a new index; arguments may be replaced by name."""
+    """Return a function that calls a method of a new index.
+
+    Keyword arguments of this function replace the arguments that are passed here.
+    """
 
     def call(**changed):
         index = fastcos.SimilarityIndex().fit(ROWS)
@@ -170,7 +176,10 @@ def indexed(method, *arrays, **fixed):
 
 
 def base(function, **fixed):
-    """Return a function with valid arguments, some of which may be changed."""
+    """Return a function that calls `function` with valid arguments.
+
+    Keyword arguments of the returned function replace some of the valid arguments.
+    """
     return lambda **changed: function(**{**fixed, **changed})
 
 
