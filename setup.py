@@ -49,7 +49,7 @@ class NativeDistribution(Distribution):
     """
 
     def parse_config_files(self, *arguments, **keywords):
-        """Read pyproject.toml; a wheel with libraries does not require Numba and llvmlite."""
+        """Read pyproject.toml; a wheel with libraries requires neither Numba nor llvmlite."""
         super().parse_config_files(*arguments, **keywords)
         if IS_NATIVE:
             required = PROJECT["project"]["dependencies"]

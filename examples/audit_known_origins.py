@@ -64,7 +64,7 @@ def origins(has_data):
 
 
 def conditions(P, Q, noise):
-    """Return a dict: for the name of each form, the condition of the map from this form to Q.
+    """For each form, return its name and the condition of the map from the form to Q, as a dict.
 
     Q contains the items of the model. The forms are computed from the singular value decomposition
     of the product PQ'.
