@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _package_hint(name: str) -> str:
-    """Return a hint that names the subpackage with this attribute; "" if no subpackage has it."""
+    """Return a hint that says which subpackage exports `name`; "" if no subpackage exports it."""
     from importlib.util import find_spec
 
     # "from fastcos import config" calls __getattr__ before it imports the module config. The name

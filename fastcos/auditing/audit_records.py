@@ -36,7 +36,7 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive maps with a condition number up to a limit.
+    """Bounds on the share of neighbours that survive maps whose condition number is limited.
 
     A neighbour survives a map if it is still among the k nearest neighbours of the item after the
     map has been applied to all items.
@@ -47,13 +47,14 @@ class RobustnessPoint(Record):
         The limit: the largest condition number of the maps.
     certified_linear : float
         Lower bound on the share of neighbours that survive every invertible linear map. The bound
-        is the share of all items' neighbours that were certified.
+        is the share of certified neighbours among the neighbours of all items.
     certified : float
         Lower bound on the share of neighbours that survive every rescaling. The bound is the share
-        of the sampled items' neighbours that were certified.
+        of certified neighbours among the neighbours of the sampled items.
     unbroken : float
-        Upper bound on the share of neighbours that survive every rescaling. The bound is the share
-        of the sampled items' neighbours that no attack removed.
+        Upper bound on the share of neighbours that survive every rescaling. The bound is computed
+        from the neighbours of the sampled items: it is the share of these neighbours that no attack
+        removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
@@ -128,9 +129,8 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the cosines of this variant and of the audited embeddings are nearly equal.
 
-        The cosines of the variant and of the audited embeddings are nearly equal if the map from
-        the audited embeddings to the variant has a condition number close to 1 (Theorem 3 of
-        docs/explanation/theorems.md).
+        Two sets of embeddings have nearly equal cosines if the map from one set to the other has a
+        condition number close to 1 (Theorem 3 of docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit
@@ -183,7 +183,7 @@ class LabelRecovery(Record):
     high_rescaling: Floats
 
     def sections(self) -> tuple[Section]:
-        """Return the section about the range of the AUC and the rescalings at its ends."""
+        """Return the section about the lowest and the highest AUC, and their rescalings."""
         label = (
             "Scale of each dimension under two rescalings that the search found. The AUC is "
             f"{self.low:.3f} under the worst rescaling and {self.high:.3f} under the best "

@@ -2,10 +2,10 @@
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder. With mapped queries, you can search a corpus that
-only the old encoder has embedded. Cross-validation predicts the overlap of two searches for one
-text: a search with the mapped vector of the new encoder, and a search with the vector of the old
-encoder. The overlap is the share of neighbours that the two searches have in common. Source:
-Drift-Adapter, arXiv:2509.23471.
+only the old encoder has embedded. Cross-validation predicts the overlap of two searches for the
+same text. One search uses the mapped vector of the new encoder, and the other search uses the
+vector of the old encoder. The overlap is the share of neighbours that the two searches have in
+common. Source: Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -238,7 +238,7 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 
 
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
-    """Fit an orthogonal matrix, or the matrix of a ridge regression, from `source` to `target`."""
+    """Fit a matrix that maps `source` to `target`: orthogonal, or by a ridge regression."""
     with parallel.blas_lock():
         products = source.T @ target
         if kind == "orthogonal":
@@ -260,7 +260,11 @@ def _nearest(
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the larger of two standard errors of the mean overlap: over texts, and over folds."""
+    """Return a standard error of the mean overlap.
+
+    The function computes the standard error once over texts and once over folds, and returns the
+    larger of the two results.
+    """
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

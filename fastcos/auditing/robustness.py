@@ -27,11 +27,11 @@ def robustness_curve(
 ) -> tuple[RobustnessPoint, ...]:
     """Return the points of the robustness curve, in ascending order of the condition number.
 
-    The condition numbers of the points are the numbers in CONDITIONS, and ``condition``. ``sample``
-    contains all items, and the row numbers of the sampled items. Under rescalings, only the edges
-    of the sampled items are certified and attacked. For each edge of each item, ``linear`` (p, k)
-    contains the certified radius under linear maps. ``generator`` draws the samples and the
-    starting points of the map search, and also the random rescalings.
+    There is one point for ``condition``, and one point for each other number in CONDITIONS.
+    ``sample`` contains all items, and the row numbers of the sampled items. Under rescalings, only
+    the edges of the sampled items are certified and attacked. For each edge of each item,
+    ``linear`` (p, k) contains the certified radius under linear maps. ``generator`` draws the
+    samples and the starting points of the map search, and also the random rescalings.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a

@@ -1,4 +1,4 @@
-"""A search for the map that replaces the most neighbours, among maps up to some condition number.
+"""A search for the map that replaces the most neighbours, with a limited condition number.
 
 Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so each
 edge may be removed by a different rescaling D. The search of this module looks for a single map of
@@ -86,14 +86,15 @@ class WorstRescaling(NamedTuple):
         Upper limit on the condition number of the map.
     replaced : float
         Share of the k nearest neighbours that are no longer among the k nearest items after the
-        items have been mapped. ``replaced`` is a lower bound on the share that the true worst map
-        replaces, because the search may miss the true worst map.
+        items have been mapped. The search may miss the true worst map, so ``replaced`` is a lower
+        bound on the share that the true worst map replaces.
     error : float
-        Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
+        Standard error of ``replaced`` that is due to the sample of items; 0 if the neighbours of
+        all items were counted.
     n_items : int
         Number of items whose neighbours were counted. If there are more than 1,000 items, only the
-        neighbours of a sample are counted. The search does not use this sample, with one exception:
-        after a search for linear maps, the sample decides which of four maps is the best.
+        neighbours of a sample are counted. The search for a rescaling does not use this sample. The
+        search for a linear map uses this sample only at the end, to choose the best of four maps.
     map : ndarray (d,) or (d, d), float64
         The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped
         items are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items
@@ -117,7 +118,7 @@ def worst_rescaling(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> WorstRescaling:
-    """Search for the map that replaces the most neighbours, among all maps up to ``condition``.
+    """Search for the map of limited condition number that replaces the most neighbours.
 
     :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
     is not certified may be removed by some map, but different neighbours may require different
@@ -146,17 +147,18 @@ def worst_rescaling(
     -----
     The algorithm is an iterated local search for the weights w = D^-2 of the dimensions. Each
     weight has either its smallest or its largest allowed value. The search flips one weight at a
-    time to its other value, and undoes the flip if fewer neighbours are removed than before the
-    flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
-    three random weights, and continues. The first starting points are computed from the gradient of
-    a smoothed count of removed neighbours; the remaining starting points are random. To find a
-    linear map, each step of the search computes a gradient with respect to the metric GG', where G
-    is the map that the previous step found. The step then uses the eigenvectors of this gradient as
-    its basis.
+    time to its other value. If a flip reduces the number of removed neighbours, the search undoes
+    the flip. If no single flip removes more neighbours, the search returns to the best D so far,
+    flips three random weights, and continues. The first starting points are computed from the
+    gradient of a smoothed count of removed neighbours; the remaining starting points are random. To
+    find a linear map, each step of the search starts from the map G that the previous step found,
+    and computes a gradient with respect to the metric GG'. The step then uses the eigenvectors of
+    this gradient as its basis.
 
-    If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
-    for all items. If there are more than 1,000 items, the search uses a sample of at most 500
-    items, and replaced neighbours are counted for up to 1,000 items outside this sample.
+    If there are at most 1,000 items, the search uses all items, and the neighbours that the map
+    replaces are counted for all items. If there are more than 1,000 items, the search uses a sample
+    of at most 500 items, and the neighbours that the map replaces are counted for up to 1,000 items
+    outside this sample.
 
     Examples
     --------
@@ -279,7 +281,7 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run a local search per condition; return the final weights and counts of removed edges.
+        """Run a local search per condition; return its final weights and its number of lost edges.
 
         Each of the s searches starts with the largest weight in the dimensions where ``is_high``
         (s, d) is true, and with the smallest weight in the other dimensions. The result contains
@@ -316,12 +318,12 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Differentiate a smoothed count of the lost edges with respect to the metric (d, d).
+        """Return the gradient of a smoothed count of lost edges; the metric (d, d) is the variable.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth step function of the difference between its score and the
-        threshold. Maps with the condition number ``condition`` can change a score by at most a
-        certain amount; the width of the step is ``width`` times this amount.
+        threshold. A map with the condition number ``condition`` can change a score by at most a
+        certain amount. This amount, multiplied by ``width``, is the width of the smooth step.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -377,12 +379,12 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return how many items at the start of each list may be among the k nearest under a map.
+        """Return how many leading items of each list a map might move among the k nearest.
 
         Let z be the artanh of the cosine between a listed item and the sampled item. The function
         counts the items whose z is at least z_k - ``gap`` ln(condition), where z_k is the z of the
-        k-th neighbour. If ``gap`` is _PROVEN_GAP, all k neighbours stay nearer than every item that
-        is not counted, under every map with the condition number ``condition``.
+        k-th neighbour. If ``gap`` is _PROVEN_GAP, the k neighbours stay nearer than the items that
+        are not counted. This is proven for every map with the condition number ``condition``.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

@@ -192,8 +192,7 @@ def _recommend() -> None:
 def _search() -> None:
     """Search dense rows in every way.
 
-    It is enough to search rows of a few number types, because the same kernels search rows of every
-    number type.
+    A few number types are enough, because the same kernels search the rows of all number types.
     """
     one_item = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     items, queries = _vectors("float32"), _vectors("float64", 100) / 3

@@ -238,20 +238,21 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the list of candidates, with the cosine first, and the measures that are left out.
+    """Return the candidates, with the cosine first, and the measures that are not candidates.
 
-    If `measures` is a list, the measures in the list are compared, and the function raises an error
-    if the embeddings lack data that one of them requires. If `measures` is "default", the twelve
-    measures in ``DEFAULT_MEASURES`` are compared. If `measures` is None, all measures are compared
-    except the measures in ``_DUPLICATES``. If `measures` is None or "default", the function leaves
-    out every measure for which the embeddings lack required data. The second result is a dict: its
-    keys are the measures that are left out, and each value describes the data that the measure
-    requires.
+    If `measures` is a list, the measures in the list are compared. If the embeddings lack data that
+    a measure in the list requires, the function raises an error. If `measures` is "default", the
+    twelve measures in ``DEFAULT_MEASURES`` are compared. If `measures` is None, all measures are
+    compared except the measures in ``_DUPLICATES``. If `measures` is None or "default", the
+    function leaves out every measure for which the embeddings lack required data. The second result
+    is a dict: its keys are the measures that are left out, and each value describes the data that
+    the measure requires.
 
     If `with_users` is false, the function leaves out the measures that compare users, and raises an
     error if one of them is in the list. There is one exception: without a model, the vectors may be
     users, so the list may contain a measure that compares users with each other. Such a measure
-    must be an object that was created with the items as its argument ``other``.
+    must be an object, and the items must have been passed as its argument ``other`` when it was
+    created.
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:
@@ -320,7 +321,7 @@ def representative(candidate: Candidate) -> Candidate:
     """Return the candidate that is evaluated in place of `candidate`.
 
     Both candidates rank the items in the same order, so only one of them is evaluated. If no other
-    candidate ranks the items in this order, the result is `candidate` itself.
+    candidate ranks the items in the same order as `candidate`, the result is `candidate` itself.
     """
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
@@ -332,9 +333,9 @@ def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str])
     """Return each candidate under every rescaling that may change its scores.
 
     A measure whose scores do not depend on the rescaling is evaluated only under the first
-    rescaling. The solution of Eq. 2 is another model, and not a rescaled solution of Eq. 1. Every
-    measure that does not require a model of Eq. 1 is therefore also evaluated on the solution of
-    Eq. 2.
+    rescaling. The solution of Eq. 2 is another model, and not a rescaled solution of Eq. 1.
+    Measures are therefore evaluated on the solution of Eq. 2 as well, except the measures that
+    require a model of Eq. 1.
     """
     return [
         replace(candidate, rescaling=rescaling)

@@ -49,7 +49,7 @@ DAMAGE = (
 
 
 def largest_size(stored: int) -> int:
-    """Return how large decompressed arrays may be if a file has `stored` bytes."""
+    """Return the largest allowed size of the decompressed arrays of a file with `stored` bytes."""
     return max(LARGEST_FREE_SIZE, LARGEST_RATIO * stored)
 
 

@@ -125,9 +125,10 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray, float64
-            One probability for each score. Every probability is at least ``smallest_fpr``. If at
-            least 100 pairs are above the lower edge of the bin of a score, the probability is the
-            share of these pairs; otherwise the tail model determines the probability.
+            One probability for each score. Every probability is at least ``smallest_fpr``. Consider
+            the pairs above the lower edge of the bin that contains the score. If there are at least
+            100 such pairs, the probability is their share of all pairs; otherwise the tail model
+            determines the probability.
         """
         values = as_scores(scores)
         above = self.pairs_above
@@ -150,7 +151,7 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """Return how many random pairs a search is expected to find above each score.
+        """Return how many random pairs are expected to reach each score in one search.
 
         For a search of n_items items by n_queries queries, the expected number of random pairs that
         reach a score is n_queries x n_items x p_value(score). In sequence search, the expected
