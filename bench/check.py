@@ -6,8 +6,8 @@ raises AssertionError with a message that tells the size of the error.
 
 import numpy as np
 
-# The number of rows of an answer that are compared with the reference. These rows are spread evenly
-# over the answer.
+# The number of rows of an answer that are compared with the reference. The compared rows are spread
+# evenly over all rows of the answer.
 SAMPLE = 25
 # The number of items that are converted to float64 at once. With 1,536 columns, this many items
 # take 50 MB in float64.

@@ -65,8 +65,8 @@ __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 # its block, so larger blocks save work.
 QUERIES_PER_TASK = 1 << 17
 # The smallest number of blocks of queries. With too few blocks, the work cannot be divided evenly.
-# With four blocks, two workers are only 1.43 times as fast as one worker. With eight blocks, they
-# are 1.75 to 1.83 times as fast as one worker.
+# With four blocks, two workers are only 1.43 times as fast as one worker. With eight blocks, two
+# workers are 1.75 to 1.83 times as fast as one worker.
 MIN_BLOCKS = 8
 # The smallest number of items in a task of top_k. Each task compares its queries with one range of
 # items. Every additional range increases the time of a query by about the time for scoring 100,000

@@ -77,8 +77,8 @@ def measure(size, dtype, limit):
     import fastcos
     from fastcos.parallel import readiness
 
-    # In a user's program, fastcos does not compile its kernels at once. The import of bench.lab has
-    # set the option compile_at_once, so this line resets the option.
+    # In a user's program, fastcos searches in NumPy until its kernels are compiled. The import of
+    # bench.lab has set the option compile_at_once, so this line resets the option.
     readiness.state.compile_at_once = False
     n, d = map(int, size.split("x"))
     rows = rows_of(n, d, dtype, 0)

@@ -44,7 +44,8 @@ _GEMM_SIZE = 768
 # queries with this number of columns together take 16 kB if they are packed as int8.
 _TILE_DEPTH = 256
 # The number of blocks that the tile probe multiplies. With AMX, multiplying this number of blocks
-# takes 2 ms. If 512 blocks are multiplied instead, the rate changes by at most 2 %.
+# takes 2 ms. If the probe multiplies 512 blocks instead of _TILE_BLOCKS, the measured rate changes
+# by at most 2 %.
 _TILE_BLOCKS = 16
 
 
@@ -55,9 +56,10 @@ class Work(NamedTuple):
     # divided by the time.
     units: float
     multiply_adds: float = 0.0
-    # The kind of arithmetic. Its peak rate limits the speed of the multiply-adds. "float32" and
-    # "float64" are products of matrices; "tile" is the inner loop of the search on data in the
-    # first-level cache, which uses int8 if the CPU has such instructions.
+    # The kind of arithmetic. The peak rate of this kind limits the speed of the multiply-adds. The
+    # kinds "float32" and "float64" stand for matrix products in these types. The kind "tile" stands
+    # for the inner loop of the search on data in the first-level cache; this loop uses int8 if the
+    # CPU has instructions for int8.
     arithmetic: str = "float32"
     # The number of bytes that the call reads if it reads every input once, and the number of bytes
     # that it writes if it writes every output once.
@@ -124,8 +126,9 @@ def roofs():
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
     rates = _tile_rate, _gemm_rate("float32"), read_rate
-    # The highest rate of several probes counts, because some probes are too slow: the first probe
-    # also compiles its kernel, and other work on the machine slows down any of the probes.
+    # Each rate is probed several times, and the highest result counts, because some probes are too
+    # slow. The first probe also compiles its kernel, and other work on the machine may slow down
+    # any probe.
     best = [max(rate() for _ in range(_ROOF_PROBES)) for rate in rates]
     return {tile: 2 * best[0], "float32 gemm": 2 * best[1]}, best[2]
 
@@ -206,8 +209,8 @@ def _memory_rate(kernel, bytes_per_value, size):
 
     The kernel works on arrays of `size` float32 values, on all threads.
     """
-    # One pass over few values would take less time than the call of the kernel itself. Several
-    # passes are therefore made in one call.
+    # If the arrays contain few values, one pass over them takes less time than the call of the
+    # kernel itself. Several passes are therefore made in one call.
     passes = max(1, _PASS_VALUES // size)
     call = functools.partial(parallel.run, kernel, _parts(size), passes, *_ones(2, size))
     return functools.partial(_rate, float(bytes_per_value * passes * size), call)

@@ -23,9 +23,9 @@ from bench.lab.timing import in_turns
 K = 10
 # The numbers of queries, items and columns of each search.
 SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
-# FAISS uses BLAS for its products if a batch has at least this many queries. No batch here has as
-# many queries as the first number, so that FAISS does not use BLAS. With the second number, FAISS
-# always uses BLAS.
+# FAISS uses BLAS for its products if a batch has at least this many queries. Every batch of this
+# script has fewer queries than the first threshold, so FAISS does not use BLAS with this threshold.
+# With the second threshold, FAISS always uses BLAS.
 BLAS_THRESHOLDS = (2**30, 1)
 
 

@@ -21,8 +21,8 @@ from fastcos.validation import Floats, Integers
 # For each competing item, it looks for weights that move this competing item closer.
 _COMPETITORS = 1
 # The list of an item contains its k nearest neighbours and the next N_LISTED items. An attack has
-# removed a neighbour if at least k items of this list are now nearer to the item than the neighbour
-# is.
+# removed a neighbour of an item if at least k entries of the list of the item are now nearer to the
+# item than this neighbour is.
 N_LISTED = 48
 # An attack tries only an ascending list of condition numbers, which are called levels. The
 # logarithm of each level is 3 % larger than the logarithm of the previous level; the exact factor

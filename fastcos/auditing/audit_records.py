@@ -8,7 +8,8 @@ from fastcos.validation import Floats
 
 # Names of the forms in which users and items have the same Gram matrix. In the first form, all rows
 # have equal weights. In the second form, each row is weighted by its number of interactions. In the
-# third form, each row is weighted by its gradient noise.
+# third form, the weight of each row is computed from the gradient noise and the weight decay of the
+# row.
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
@@ -19,12 +20,13 @@ CENTERED = "centered"
 # the exact form, so SAME_CONDITION is above 1. Two forms are still distinguished if the map between
 # them has a condition number of 1.1.
 SAME_CONDITION = 1.05
-# SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
-# converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
-# around the converged form during training. The script examples/scale_of_dimensions.py trained
-# every model for at least twice the number of epochs after which the initial scale is forgotten.
-# The script made 232 measurements of the map from the factors to the converged form. The condition
-# number of this map was at most 1.08.
+# For the form to which stochastic gradient descent converges, the audit uses SAME_NOISE_CONDITION
+# instead of SAME_CONDITION. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors
+# fluctuate around the converged form during training. The script examples/scale_of_dimensions.py
+# measured the condition number of the map from the factors to the converged form. The script also
+# predicted how many epochs a model needs to forget its initial scale. In 232 measurements, the
+# model had been trained for at least twice this number of epochs. In all of these measurements, the
+# condition number was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).

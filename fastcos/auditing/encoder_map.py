@@ -201,12 +201,12 @@ def map_encoder(
     )
     # The final map is fitted on all texts, whereas the map of a fold is fitted on only nine tenths
     # of the texts. The final map therefore has a larger overlap than the maps of the folds. To
-    # estimate the increase, the function fits a second map for each fold, on half of the texts of
-    # the first map. ``gain`` is the mean overlap of the first maps of all folds, minus the mean
-    # overlap of their second maps. Let m be the number of texts on which a map is fitted. If the
-    # error of a map is proportional to 1 / m, the overlap of the final map exceeds the overlap of
-    # the first maps by 10 % of ``gain``. If the error decreases linearly with log m, the overlap of
-    # the final map exceeds the overlap of the first maps by 15 % of ``gain``.
+    # estimate the increase, the function fits a second map for each fold. The second map of a fold
+    # is fitted on half of the texts on which the first map was fitted. ``gain`` is the mean overlap
+    # of the first maps of all folds, minus the mean overlap of their second maps. Let m be the
+    # number of texts on which a map is fitted. The final map is expected to have the mean overlap
+    # of the first maps, plus a share of ``gain``. This share is 10 % if the error of a map is
+    # proportional to 1 / m, and 15 % if the error decreases linearly with log m.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

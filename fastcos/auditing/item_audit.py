@@ -46,8 +46,8 @@ _QUERIES = 20_000
 # Number of items from which the sensitivity index is computed. The index is a mean over pairs. Each
 # pair consists of one of these items and a neighbour of this item.
 _INDEXED_ROWS = 2000
-# The report compares the sensitivity index in the basis of the model with its mean over
-# _RANDOM_BASES random bases.
+# The report compares two values: the sensitivity index in the basis of the model, and the mean of
+# the sensitivity index over _RANDOM_BASES random bases.
 _RANDOM_BASES = 3
 # The sensitivity index is summed in parts of _ROWS_PER_PART rows. The number of rows in a part is
 # fixed, so that the order of summation, and therefore the rounding, does not depend on the number

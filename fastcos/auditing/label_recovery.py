@@ -157,7 +157,7 @@ def _ascend(
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
-            # If c is the cosine of the unit rows u and v, the derivative of c with respect to ln
+            # Let c be the cosine of the unit rows u and v. The derivative of c with respect to ln
             # w_l is u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of these
             # derivatives over all pairs, weighted by the entries of A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))

@@ -60,8 +60,9 @@ def robustness_curve(
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
         # number. The largest share of neighbours that a map can replace therefore never falls as
-        # the condition number rises. Every rescaling is a linear map. At each condition number,
-        # linear maps can therefore replace at least as large a share as rescalings.
+        # the condition number rises. Every rescaling is a linear map. At each condition number, the
+        # share of neighbours that a linear map can replace is therefore at least as large as the
+        # share that a rescaling can replace.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

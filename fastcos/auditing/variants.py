@@ -34,9 +34,9 @@ from fastcos.validation import Floats, Integers
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # row numbers, and the label code of each row
 
-# If U s V' is the singular value decomposition of the predictions, the item embeddings of a
-# parametrisation are V (s²)^power. For each parametrisation, _FORMS contains the exponent (power)
-# and a description of the embeddings.
+# Let U s V' be the singular value decomposition of the predictions. The item embeddings are V
+# (s²)^power, and each parametrisation has its own exponent (power). For each parametrisation,
+# _FORMS contains the exponent and a description of the embeddings.
 _FORMS = {
     BALANCED: (
         0.25,

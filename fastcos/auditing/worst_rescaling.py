@@ -24,8 +24,8 @@ from fastcos.validation import Floats, Integers
 FAMILIES = ("rescaling", "linear")
 # If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
 # counted for all items. If there are more than _ALL_ROWS items, the search uses a sample of
-# _SEARCHED_ROWS items. Replaced neighbours are then counted for other items, at most _ALL_ROWS of
-# them.
+# _SEARCHED_ROWS items. In this case, replaced neighbours are counted for at most _ALL_ROWS items
+# that are not in the sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the limit would be
 # exceeded, the search samples fewer items, but at least _MIN_ROWS.
@@ -41,19 +41,20 @@ N_STARTS, _MAX_STARTS = 16, 1000
 # points higher with 4 starting points than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # In one search, the number of trial flips of weights is _FLIPS_PER_DIMENSION times the number of
-# dimensions. A search on a sample tries only half as many flips. With more flips, the search would
+# dimensions. A search on a sample tries only half of this number. With more flips, the search would
 # find a map that replaces more neighbours of the sampled items, but this map would not replace more
-# neighbours of other items. A search for a linear map always tries only half as many flips. For
-# 1,000 items with 50 dimensions, a search uses all items. Twice the number of flips would then
-# increase the share of replaced neighbours by only 0.3 percentage points.
+# neighbours of other items. A search for a linear map always tries half of _FLIPS_PER_DIMENSION
+# flips per dimension, even if the search uses all items. For 1,000 items with 50 dimensions, a
+# search uses all items. If such a search tried twice as many flips, the share of replaced
+# neighbours would increase by only 0.3 percentage points.
 _FLIPS_PER_DIMENSION = 12
 # If no flip of a single weight replaces more neighbours, the search flips this number of weights
 # together, and continues.
 _FLIPPED_TOGETHER = 3
-# A competing item may replace a neighbour of a sampled item: after a map, the competing item is
-# nearer to the sampled item than the neighbour is. Let z be the artanh of the cosine between an
-# item and the sampled item. The gap between a competing item and a neighbour is the z of the
-# neighbour minus the z of the competing item. Let κ be the condition number. If the gap exceeds
+# A map replaces a neighbour of a sampled item by a competing item if, after the map, the competing
+# item is nearer to the sampled item than the neighbour is. Let z be the artanh of the cosine
+# between an item and the sampled item. The gap between a competing item and a neighbour is the z of
+# the neighbour minus the z of the competing item. Let κ be the condition number. If the gap exceeds
 # _PROVEN_GAP * log(κ), the competing item cannot replace the neighbour under any map (Theorem 6).
 # To save time, the search leaves out all competing items whose gap exceeds _SEARCH_GAP * log(κ).
 # With a _SEARCH_GAP of 0.6, the search in a small model would miss some of the edges that a map can
@@ -72,7 +73,8 @@ _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # number. Such a search tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. With 1, 2
 # or 4 flips per dimension, the shares of replaced neighbours differ by at most 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
-# Number of random rescalings whose mean effect a robustness curve shows for comparison.
+# Number of random rescalings. For comparison, a robustness curve shows the mean effect of these
+# rescalings.
 _RANDOM_MAPS = 5
 
 
@@ -302,8 +304,9 @@ class MapSearch:
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
             kernels.EdgeLists(
                 validation.read_only(edges.rows[has_competitor]),
-                # The search reads mostly the row numbers of neighbours, so storing them as int32
-                # instead of int64 halves its memory traffic.
+                # Most of the data that the search reads are row numbers of neighbours. Storing the
+                # row numbers as int32 instead of int64 therefore halves the memory traffic of the
+                # search.
                 validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
                 validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])), self._k,
             ),

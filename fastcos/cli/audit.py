@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
             old_users=old_model.users, k=args.k, random_state=args.seed,
         )  # fmt: skip
         # diff_models returns positions in the list of items that both versions contain. The report
-        # needs row numbers of the new version instead.
+        # needs row numbers of the new version, so the positions are converted.
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=args.seed

@@ -31,8 +31,8 @@ _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or 
 # If a table has at most this many columns, messages list the names of all its columns.
 _MAX_NAMES = 5
 # A warning is printed if the _FEW_CELLS largest cells of a table contribute more than _LARGE_SHARE
-# of the sum of squares of all cells. In a table of fewer than 1,000 cells, fewer cells are
-# considered: the largest 1 % of the cells.
+# of the sum of squares of all cells. In a table of fewer than 1,000 cells, only the largest 1 % of
+# the cells are considered, but at least one cell.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 RESCALING_SYMBOLS = (
     "Σ holds the singular values of the interactions, S = Σ² / (Σ² + λ), and λ is the strength of "
@@ -293,8 +293,9 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
         )
     except ValueError as error:
         # Errors about the arguments `item` and `member` must mention --label-item and
-        # --label-member. Without the replacement below, `main` would mention --item and --member
-        # instead. These two options belong to the interactions, and not to the labels.
+        # --label-member, so the code below replaces the names of the arguments. Without this
+        # replacement, `main` would mention the options --item and --member, which belong to the
+        # interactions and not to the labels.
         message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
         error.args = (message,)
         raise

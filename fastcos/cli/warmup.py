@@ -244,7 +244,7 @@ def _measures(dtype: str) -> None:
     if dtype == "float32":
         top_k(large[:64], large, 5, measure="recos")
         for name in list_measures():
-            # A measure that needs other data besides the rows raises an error.
+            # A measure that needs more data than the rows raises an error.
             with contextlib.suppress(TypeError, ValueError):
                 top_k(_vectors(dtype), k=5, measure=name)
 

@@ -38,14 +38,15 @@ DEFAULT_MEASURES = frozenset((
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # The measures that compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# By default, these measures are not candidates. Each of them equals the plain cosine under one of
-# the rescalings, and would only repeat its scores.
+# By default, these measures are not candidates. Each of these measures equals the plain cosine
+# under one of the rescalings. The scores of these measures would only repeat the scores of this
+# cosine.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # _EQUAL maps a measure to another measure that ranks the items in the same order for every query.
 # For each query, the measures "angular" and "query_normalized" are increasing functions of the
 # cosine. The measure "ica_cosine" differs from "whitened_cosine" only by a rotation. The measure
-# "weight_cosine" compares rows [a_i, b_i]. A comparison passes the rows [b_i, b_i] to it, and for
-# such rows it equals the cosine.
+# "weight_cosine" compares rows [a_i, b_i]. A comparison passes rows [b_i, b_i] to "weight_cosine",
+# and for such rows, this measure equals the cosine.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
@@ -53,8 +54,8 @@ _EQUAL = {
     "ica_cosine": "whitened_cosine",
 }
 # The keys are measures for which a model is optional: without a model, they compare the unchanged
-# rows. The attribute ``needs`` of a measure names the data that the measure requires. A comparison
-# uses the values below instead of the attribute.
+# rows. The attribute ``needs`` of a measure names the data that the measure requires. For the
+# measures in _OPTIONAL_MODEL, a comparison ignores ``needs`` and uses the values of this dict.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # The attribute ``needs`` of a measure names the data that the measure requires. The code below
 # compares ``needs`` with these two values.

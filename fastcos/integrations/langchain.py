@@ -395,7 +395,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 return
             try:
                 self.index.save(path / index_name)
-            except BaseException:  # save keeps the previous index, so restore its documents.
+            except BaseException:
+                # If `save` fails, the previous index remains, so its documents are restored.
                 if previous_text is not None:
                     write_text(file, previous_text)
                 raise

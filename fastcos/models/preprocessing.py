@@ -138,8 +138,8 @@ class StandardizeColumns(_Transformer):
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
-            # Sum the squared deviations from the column mean, first of the non-zeros, then of the
-            # zeros.
+            # Sum the squared deviations from the column mean. The first sum contains the non-zeros;
+            # the zeros are added afterwards.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
             n_zeros = n - np.bincount(X.indices, minlength=p)

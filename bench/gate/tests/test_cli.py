@@ -129,8 +129,8 @@ WORDS = (
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
-# A benchmark may take the same time in base and in head. At the default tolerance, its comparison then needs
-# up to 80 pairs if the machine is busy. The tests therefore use a larger tolerance.
+# If a benchmark takes the same time in base and in head, its comparison at the default tolerance needs up to
+# 80 pairs on a busy machine. The tests therefore use a larger tolerance.
 LOOSE = ("--tolerance", "0.5")
 SLOWER = "| **slower** | `benchmarks/test_toy.py::test_work` |"
 SITUATIONS = {

@@ -115,8 +115,9 @@ def bins_of(pairs: Pairs) -> Bins:
     if not low <= high:
         name = pairs.measure.name
         raise ValueError(f"measure must give finite scores, got only NaN or infinity from {name}")
-    # Below, ``low`` is rounded down to a multiple of the width, which may make one more bin
-    # necessary. The width is therefore computed for N_BINS - 1 bins.
+    # Below, ``low`` is rounded down to a multiple of the width. The first bin then starts at a
+    # lower score, so one more bin may be necessary to reach ``high``. The width is therefore
+    # computed for N_BINS - 1 bins.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)
     width = 2.0 ** math.ceil(math.log2(span / (N_BINS - 1)))
     return Bins(math.floor(low / width) * width, width)

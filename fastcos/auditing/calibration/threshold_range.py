@@ -13,8 +13,8 @@ from fastcos.validation import Floats
 
 # Default number of sampled rows, which form about 500,000 pairs.
 SAMPLE = 1000
-# To choose the direction of a step towards a vertex, the search uses only this number of pairs,
-# whose cosines are nearest to the threshold.
+# To choose the direction of a step towards a vertex, the search uses only some of the pairs: the
+# _NEAR pairs whose cosines are nearest to the threshold.
 _NEAR = 200
 # Largest number of steps towards a vertex of the box that contains all allowed rescalings D. Steps
 # after the third rarely move the threshold further, according to `tests.robustness.calibrated_rates
@@ -205,8 +205,8 @@ def threshold_range(
             if len(point) <= _FEW_COLUMNS:
                 # Multiplying all entries of D by one number changes no cosine, so the smallest
                 # weight can be fixed at 1. The column with the smallest weight is not known. The
-                # code therefore fixes the weight of one column after another at 1, and searches
-                # over the weights of the other columns.
+                # code therefore tries every column in turn: it fixes the weight of this column at 1
+                # and searches over the weights of the other columns.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:

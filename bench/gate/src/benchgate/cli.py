@@ -179,7 +179,8 @@ def compared(options):
             run_turns([side], 0)  # compiles code and fills the caches of the system
         except CannotServe as error:
             unusable[role] = str(error)
-    # If base can run its own tests, but head cannot run the tests, the code of head has broken the tests.
+    # If base can run its own tests, but head cannot run the tests of this comparison, the code of head has
+    # broken these tests.
     if "head" in unusable and base_listing is not None:
         return Verdict([], options.tolerance, broken={"all tests": unusable["head"]})
     if unusable:

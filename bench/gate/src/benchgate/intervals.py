@@ -9,8 +9,9 @@ from scipy import stats
 CONFIDENCE = 0.99
 # The number of bootstrap samples; 100 of these samples lie beyond each end of a 99 % interval.
 RESAMPLES = 19_999
-# This mean leaves out two fifths of the values: the lowest fifth and the highest fifth. Other work on the
-# machine disturbs some pairs, whose ratios are mostly in the lowest or the highest fifth.
+# This mean leaves out two fifths of the values: the lowest fifth and the highest fifth. Each value is the
+# ratio of one pair. Other work on the machine disturbs some pairs, and the ratios of the disturbed pairs are
+# mostly in the lowest or the highest fifth.
 trimmed_mean = partial(stats.trim_mean, proportiontocut=0.2)
 
 

@@ -30,13 +30,14 @@ from _pytest.runner import runtestprotocol
 
 # The seconds that one turn of a benchmark lasts; a turn makes at least one call.
 TURN_SECONDS = 0.02
-# A benchmark may run for this many seconds of wall time. Then it is stopped if it has waited for more
-# than half of the time. Without this limit, a turn could take minutes, because pytest-benchmark
-# counts only CPU time.
+# If a benchmark has run for more than this many seconds of wall time, it is stopped if it has waited for more
+# than half of the elapsed time. Without this limit, a turn of a waiting benchmark could take minutes:
+# pytest-benchmark counts only CPU time, and waiting uses almost no CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
-# Options of pytest, and the values to which this file resets them. A project may have set these
-# options in `addopts`. Some values would skip a benchmark, make a turn longer, or disturb its times.
+# Options of pytest, and the values to which this file resets them. A project may have set these options in
+# `addopts`. With some values of these options, pytest would skip a benchmark, a turn would take longer, or
+# the measured times would be disturbed.
 PYTEST_OPTIONS = {
     "benchmark_autosave": False,
     "benchmark_compare": None,
@@ -80,7 +81,8 @@ class Clock:
 
     def reset(self):
         """Forget the readings of the previous benchmark."""
-        self.readings = []  # pairs of wall seconds and CPU seconds
+        # Each reading is a pair: the wall seconds and the CPU seconds.
+        self.readings = []
         # Each entry contains the number of a reading, and how many seconds the process had waited for a CPU
         # until this reading.
         self.displaced = []
@@ -229,7 +231,7 @@ class Plugin:
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
             # pytest-benchmark first calibrates a benchmark and then times its rounds. The last readings of
-            # the clock therefore belong to the rounds.
+            # the clock were therefore made in these rounds.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
@@ -251,7 +253,8 @@ def main(arguments):
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())  # imports come from the current folder, as with `python -m pytest`
     ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
-    # A plugin would start too late to switch pytest-cov off. The option --no-cov switches it off in time.
+    # A plugin would start too late to switch pytest-cov off. The option --no-cov of the command line switches
+    # pytest-cov off before it starts to measure.
     extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
     with tempfile.TemporaryDirectory() as cache:
         options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]
