@@ -45,8 +45,8 @@ from .simd.panel import (
 # SLACK is a bound on relative rounding errors. When a task shares a threshold that it has proved,
 # it first rounds the threshold down by SLACK (``lowered``). A task may also report a threshold that
 # it has not proved: an estimate, or the threshold of another task. The task rounds such a threshold
-# up, but only by this share of SLACK. If one task shares a threshold and another task reports it,
-# the reported threshold is therefore still at most the k-th best score.
+# up, but only by _ROUNDED_UP times SLACK. If one task shares a threshold and another task then
+# reports this threshold, the reported threshold is therefore still at most the k-th best score.
 _ROUNDED_UP = np.float32(0.25)
 # If a block ends with at most this many candidates, all of them are scored. Choosing the best
 # candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
@@ -383,8 +383,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # Two thresholds count as proved: the initial threshold, because the search need not find
-        # rows below it, and the k-th best score, because rows below it are not results.
+        # Two thresholds are proved. The search need not find rows below the initial threshold, and
+        # no row below the k-th best score is a result.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
@@ -393,8 +393,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             if shared_threshold > results.thresholds[query]:
                 results.thresholds[query] = shared_threshold
         results.unproved[query] = -NEVER
-        # If the threshold in use is above both proved thresholds, it is an estimate, or another
-        # task has found it.
+        # If the threshold in use is above both of them, this task has not proved it: it is an
+        # estimate, or another task has shared it.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

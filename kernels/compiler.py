@@ -100,7 +100,8 @@ def _fewer_collections():
 
 def _check_address_space():
     """Raise MemoryError if the address-space limit leaves LLVM too little memory for compiling."""
-    with contextlib.suppress(ImportError, OSError):  # no `resource` on Windows, no /proc on macOS
+    # Windows has no module `resource`, and macOS has no /proc. The limit is then not checked.
+    with contextlib.suppress(ImportError, OSError):
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -56,8 +56,8 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
             for entry in range(chunk_size):
                 score = chunk_scores[entry]
                 # Of two candidates with equal scores, the one with the lower row number ranks
-                # first, and candidates are visited by ascending row number. A candidate whose score
-                # only equals the k-th best score so far is therefore not among the best k.
+                # first, and candidates are visited by ascending row number. A candidate is
+                # therefore among the best k only if its score exceeds the k-th best score so far.
                 if score <= bound:
                     continue
                 best_scores[count], best_rows[count] = score, chunk[entry]

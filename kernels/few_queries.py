@@ -95,8 +95,8 @@ _CHUNK = 256
 # after the other, and the next panel is prefetched at the same time. This constant is the largest
 # number of words in a run. However, a run always contains at least one panel, and never more than
 # 32 panels. One panel of 128 columns has this many words. We measured a search with four queries
-# among 1,000,000 items of 128 columns. It is 1.3 times as fast with runs of one panel as with runs
-# of 4 panels.
+# among 1,000,000 items of 128 columns. With runs of one panel, this search is 1.3 times as fast as
+# with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -300,7 +300,7 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
         if rank == 0:
             return n_best
         previous_guess, rank = guess, min(4 * rank, n_panels) if rank < n_panels else 0
-    # Step 5 of the file's docstring: step 4 has left out some slots. Those of them whose upper
+    # Step 5 of the file's docstring: among the slots that step 4 did not score, those whose upper
     # bounds reach the proved threshold are scored now.
     proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     n_best, _ = score_reaching(
@@ -324,8 +324,8 @@ def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffer
     )  # fmt: skip
     n_above = n_panels
     if minimum > -NEVER:
-        # Only a few estimates are above the minimum. Selecting the rank-th largest of these few is
-        # faster than selecting it from all estimates.
+        # Only a few estimates are above the minimum. Selecting the rank-th largest of these few
+        # estimates is faster than selecting it from all estimates.
         n_above = 0
         for p in range(n_panels):
             estimate = panel_estimates[p]

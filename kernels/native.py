@@ -51,8 +51,9 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# While native libraries are built, `recorder` is a function, and every call of compiled code calls
-# recorder(kernel, arrays). From these calls, the build learns which signatures it must compile.
+# `recorder` is None except while native libraries are built. During a build, every call of compiled
+# code calls recorder(kernel, arrays). From these calls, the build learns which signatures it must
+# compile.
 recorder = None
 
 

@@ -187,8 +187,8 @@ def _pack_chunk(
         row = np.int64(row_of_slot[first + i])
         next_start = row_of_slot[min(first + i + 1, row_of_slot.shape[0] - 1)] * size
         # Each row is processed in three steps, and a third of the next row is prefetched before
-        # each step. The next row is not prefetched at once, because the CPU can wait for only a
-        # limited number of cache lines at the same time.
+        # each step. The next row is not prefetched all in one go, because the CPU can wait for only
+        # a limited number of cache lines at the same time.
         prefetch_row(data, next_start, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
         prefetch_row(data, next_start + third, third)

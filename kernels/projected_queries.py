@@ -40,11 +40,11 @@ from .simd.tile_scores import multiply_item
 from .tiles import numbers_below
 
 # A slot is dropped if its projected codes show that it cannot reach the threshold. This placeholder
-# takes the place of the product of a dropped slot.
+# is then stored instead of the product of the slot.
 _DROPPED = np.int32(-(2**31))
 # The full codes of a slot can be multiplied alone, or together with the other slots of its panel.
-# A slot that is multiplied alone takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times
-# as long as a slot that is multiplied together with its panel. We measured this factor on Zen 4.
+# Multiplying a slot alone takes longer, by the factor _COST_OF_SLOT + _COST_OF_QUERY * (number of
+# queries). We measured this factor on Zen 4.
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 
@@ -96,7 +96,8 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
     codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest_products = np.empty((n, hi - lo), np.int32)
-    # This array holds one threshold for each query. Only products below this threshold are missing.
+    # This array holds one threshold for each query. If a product of a query is missing from
+    # `products`, it is below the threshold of the query.
     dropped_below = np.empty(n, np.float32)
     dropped_below[:] = -NEVER
     buffers = empty_buffers(hi - lo, k)
@@ -200,8 +201,9 @@ def _search_other_panels(
             continue
         if panel == raise_at:
             # The threshold is the r-th largest of the best scores of the panels searched so far, so
-            # it rises as more panels are searched. It is computed again whenever the number of
-            # searched panels has doubled, because a higher threshold drops more slots.
+            # it rises as more panels are searched. A higher threshold drops more slots. The
+            # threshold is therefore computed again whenever the number of searched panels has
+            # doubled.
             for i in range(n):
                 _raise_threshold(
                     i, lo, hi, settings.first_rank, items, codes, largest_products, buffers
@@ -219,8 +221,8 @@ def _search_other_panels(
                     largest_products, buffers.hits,
                 )  # fmt: skip
                 n_tried += 1
-        # If the queries are unlike the items, the upper bound of almost every slot reaches the
-        # threshold, and multiplying the full codes of whole panels is faster.
+        # If the queries are unlike the items, almost every slot has an upper bound that reaches the
+        # threshold. Multiplying the full codes of whole panels is then faster.
         is_costly |= n_tried >= PANELS_TRIED and projection_costs_more(n_hits, n_tried, n, items)
 
 

@@ -29,9 +29,9 @@ _MAX_OFFSET_WEIGHT = 2.0**20
 # A query is *ordinary* if its norm lies between these limits. The products of an ordinary query
 # with an item neither overflow nor vanish, provided that the item can be scored at all.
 _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
-# Some instruction sets add several neighbouring products in int16. The codes of a query whose
-# products are added form a group. In every group, the positive codes must add up to at most this
-# number, and so must the magnitudes of the negative codes.
+# Some instruction sets add several neighbouring products in int16. If the products of several codes
+# of a query are added in this way, these codes form a group. In every group, the positive codes
+# must add up to at most this number, and so must the magnitudes of the negative codes.
 _LARGEST_INT16_SUM = 128
 # The largest magnitude of a code of a query's remainder. The codes of an item are multiplied as
 # numbers between 1 and 255, so the sum of two products then fits in int16.

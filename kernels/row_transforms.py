@@ -14,10 +14,10 @@ from .simd.pair_products import product
 
 # The prefetch distance: while one row is scored, the row that comes _AHEAD rows later is
 # prefetched. For 30,000 rows of 384 columns, scoring a pair takes 100 ns with a prefetch distance
-# of 16 or 32 rows. It takes 160 ns with a prefetch distance of 4 rows.
+# of 16 or 32 rows. With a prefetch distance of 4 rows, scoring a pair takes 160 ns.
 _AHEAD = 16
-# The number of input rows that are multiplied by the matrix `root` at the same time. Each row of
-# `root` is loaded only once for all of these input rows.
+# The number of input rows that are multiplied by the matrix `root` at the same time. A row of
+# `root` that has been loaded once serves all of these input rows.
 _ROWS = 4
 # The number of rows that are hashed at the same time. Each step of a hash needs the result of the
 # previous step. While one hash waits for this result, the CPU computes steps of the other hashes.
@@ -221,8 +221,8 @@ def fingerprint_rows(lo, hi, rows, out):
         for j in range(depth):
             for i in range(_HASHED):
                 # Small integers that are stored as floats differ only in a few high bits. The
-                # finalizer of splitmix64 mixes the bits, so that these differences affect all bits
-                # of the hash.
+                # finalizer of splitmix64 mixes the bits, so that a difference in a few bits affects
+                # all bits of the hash.
                 total = (totals[i] ^ bits[j, i]) + np.uint64(0x9E3779B97F4A7C15)
                 total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

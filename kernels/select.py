@@ -12,8 +12,8 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 
 # The gaps of Shell's sort. Source of _CIURA: Ciura, Best increments for the average case of
-# Shellsort, FCT 2001. Each number in _LARGER is 2.25 times the next smaller gap, rounded down to an
-# integer.
+# Shellsort, FCT 2001. To get a number of _LARGER, multiply the next smaller gap by 2.25 and round
+# the result down to an integer.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
@@ -132,9 +132,9 @@ def _sort_by_counting(keys, rows, count):
             rank += keys[j] > key
         ranks[i] = rank
         total += rank
-    # If all keys differ, the ranks are 0, 1, ..., count - 1. If the sum of the ranks is smaller
-    # than 0 + 1 + ... + (count - 1), some keys are equal. A second pass then compares the row
-    # numbers of the entries with equal keys.
+    # If all keys differ, the ranks are 0, 1, ..., count - 1, and their sum is count * (count - 1) /
+    # 2. If some keys are equal, the sum is smaller. A second pass then compares the row numbers of
+    # the entries with equal keys.
     if total < count * (count - 1) // 2:
         for i in range(count):
             key, row = keys[i], rows[i]

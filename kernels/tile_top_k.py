@@ -65,7 +65,7 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# Stage 1 of _sweep finds about this many times as many hits per tile as stage 2, because the
+# Stage 1 of _sweep finds more hits per tile than stage 2, by about this factor, because the
 # thresholds of stage 1 are estimated from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # The panels of a task are divided into 2^_SHARING_SHIFT parts of equal size. Before each part, the

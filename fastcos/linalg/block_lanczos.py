@@ -22,9 +22,10 @@ from fastcos.validation import Floats
 # residuals, so that the new directions can converge.
 _STEPS_AFTER_WIDENING = 4
 # The level of rounding errors is about the machine precision times the largest eigenvalue. A block
-# consists of several directions. If the shortest direction has a norm of at most _SHORT times this
-# level, the block is orthogonalised again before its directions are scaled to unit norm. A
-# direction whose norm is at most _NEGLIGIBLE times this level counts as 0.
+# consists of several directions. A direction is short if its norm is at most _SHORT times this
+# level. If a block contains a short direction, the block is orthogonalised again before its
+# directions are scaled to unit norm. A direction whose norm is at most _NEGLIGIBLE times this level
+# counts as 0.
 _SHORT = 100
 _NEGLIGIBLE = 8
 # Sums over rows are computed in parts of at least this number of rows. Inside a part, products are
@@ -73,8 +74,8 @@ class SVDProgress:
         """Start a new count of columns, for an iteration or for its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
-        # Most iterations end before the first restart. The total number of columns is therefore
-        # first estimated as the size of the basis at a restart.
+        # Most iterations end before the first restart. The first estimate of the total number of
+        # columns is therefore the size of the basis at a restart.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)
@@ -304,9 +305,9 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # Removing the basis shortens the directions of Q, whose norms were 1. If the norm of a
-        # direction is now at most 0.5, the direction consisted mostly of rounding errors. Such
-        # directions are dropped.
+        # The directions of Q had the norm 1. Subtracting their parts in the span of the basis has
+        # shortened them. If the norm of a direction is now at most 0.5, the direction consisted
+        # mostly of rounding errors. Such directions are dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

@@ -15,11 +15,11 @@ from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
 # non-zeros on average. The array of sums (p, w) of each part must be cleared at the beginning and
-# added to the total at the end. With this many non-zeros per column, these two steps take little
-# time compared with the product (bench/lab/curves.py).
+# added to the total at the end. With this many non-zeros per column, clearing and adding the arrays
+# takes little time compared with the product (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# The largest number of parts. It is exceeded only if the parts would otherwise have more than
-# _LARGEST_PART non-zeros each.
+# The rows are usually divided into at most this number of parts. More parts are allowed only if
+# each of _MAX_PARTS parts would have more than _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24

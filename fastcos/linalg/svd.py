@@ -369,8 +369,8 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    # If the largest computed singular value is 0, the triplets are certified only if the matrix is
-    # zero.
+    # If all computed singular values are 0, the triplets are certified only if all entries of the
+    # matrix are 0.
     relative: Floats = np.where(bound > 0, np.inf, 0.0)
     np.divide(bound, reference, out=relative, where=reference > 0)
     return relative
@@ -422,8 +422,8 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
     p, gram = side.shape[1], side.gram()
     # For p = 1,000 columns, an eigendecomposition takes 0.2 s with one thread of OpenBLAS, but 1.0
-    # to 1.5 s with two threads. If other work runs on the machine, an eigendecomposition with two
-    # threads may even take 80 s (bench/asv/start.py).
+    # to 1.5 s with two threads. While other programs use the CPU, an eigendecomposition with two
+    # threads can take as long as 80 s (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 

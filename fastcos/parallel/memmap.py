@@ -32,8 +32,8 @@ _MIN_ROWS = 64
 # row, the operating system maps up to 16 pages of memory. The number of rows is small, so that
 # these pages do not take much memory.
 _ROWS_PER_RELEASE = 256
-# One thread copies this number of bytes of a memory map, and then releases the pages that contain
-# these bytes.
+# A thread copies about this number of bytes of a memory map at a time. After each copy, the thread
+# releases the pages that contain the copied bytes.
 _BYTES_PER_RELEASE = 1 << 22
 # The names of the narrow types (with one or two bytes per number) that kernels can read. Rows of a
 # narrow type are stored as a view of integers. _BITS maps the name of a narrow type to the type of

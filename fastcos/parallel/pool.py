@@ -111,7 +111,7 @@ class _State:
         self.places = _Places()
         self.is_forked = is_forked
         # This is None until prange has been tried in this process. Afterwards, it is "" if prange
-        # is safe; if prange is not safe, it is the reason.
+        # is safe; otherwise, it is the reason why prange is not safe.
         self.prange_fault: str | None = None
         # The cached attributes that threads are computing now. Each key consists of the id of an
         # object and the name of its attribute. Each value consists of the lock of the attribute and
@@ -193,9 +193,9 @@ class lazy_attribute(Generic[Owner, Value]):
     def __get__(self, instance: Owner | None, owner: type) -> Any:
         if instance is None:
             return self
-        # A descriptor without __set__ does not override the __dict__ of the instance. Once the
-        # value is in the __dict__, Python therefore reads it from there, without calling this
-        # method.
+        # A descriptor without __set__ does not override the __dict__ of the instance. As soon as
+        # the __dict__ contains the value, Python therefore reads the value from the __dict__ and no
+        # longer calls this method.
         with attribute_lock(instance, self._name):
             fields = vars(instance)
             if self._name not in fields:
@@ -337,9 +337,9 @@ class _Job:
             try:
                 raise error
             finally:
-                # The error refers to this frame by its traceback. If this frame kept its own
-                # reference to the error, the two would keep each other, and thus the caller's
-                # arrays, in memory.
+                # The traceback of the error refers to this frame. If this frame also referred to
+                # the error, the frame and the error would keep each other in memory, together with
+                # the caller's arrays.
                 del error
 
     def _report(self, progress: Progress | None) -> None:

@@ -11,8 +11,9 @@ from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
 # Segments of memory-mapped items begin at multiples of this many rows. A transform may multiply
-# rows in blocks of this size. Its blocks are then the same whether it reads the items segment by
-# segment or all at once. The transformed rows are therefore also the same, bit for bit.
+# rows in blocks of this size. The transform may read the items segment by segment or all at once;
+# its blocks are the same in both cases. The transformed rows are therefore also the same, bit for
+# bit.
 SEGMENT_MULTIPLE = 4096
 
 

@@ -28,8 +28,8 @@ from fastcos.validation import Floats, Integers
 # The largest number of steps by which _min_raw_scores lowers a raw score. Each step is twice as
 # long as the previous step.
 _DOUBLINGS = 40
-# After the last step, a bisection halves this step _HALVINGS times. The remaining error is less
-# than 2 % of the length of the last step.
+# After the last step, a bisection halves the interval between the last two raw scores _HALVINGS
+# times. The remaining error is less than 2 % of the length of the last step.
 _HALVINGS = 6
 
 

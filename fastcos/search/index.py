@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 # A search accepts any k up to this number, and pads the results if the index holds fewer items. A
 # search accepts a larger k only if the index has at least k positions. If k is larger than this
-# number and larger than the number of positions, it is probably a mistake. In addition, the padding
-# would fill the memory.
+# number and larger than the number of positions, it is probably a mistake, and the padding of the
+# results could use up the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {

@@ -31,9 +31,9 @@ from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
-# Two parts are merged immediately if each of them has fewer live rows than this number. If a single
-# row is added, at most this number of rows is therefore packed, unless larger parts are merged as
-# well (docs/dev/costs.md, "small parts of an index").
+# Two parts are merged immediately if each of them has fewer live rows than this number. When a
+# single row is added, at most this number of rows is therefore packed (docs/dev/costs.md, "small
+# parts of an index"). More rows are packed only if larger parts are merged as well.
 _SMALL_PART = 4096
 # The names that the arrays of packed items have in a saved directory. The record that kernels read
 # has the same names for these arrays, except for the array "order" (``_RENAMED_FIELDS``).

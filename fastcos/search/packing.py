@@ -24,7 +24,8 @@ from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, match_type
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
-# The seed of the random signs by which a rotation spreads a row over its coordinates.
+# A rotation uses random signs to spread a row over its coordinates. This number is the seed of
+# these signs.
 _ROTATION_SEED = 20240308
 # The configuration of the tile registers of AMX.
 _TILE_REGISTERS = validation.read_only(tiles.configuration())
@@ -428,7 +429,7 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # the error of the filter. Without a shift in this direction, nearly all pairs would be scored in
 # float64. In an earlier version, which lacked this shift, a search by the centred cosine took 60
 # times as long as a search by the plain cosine (docs/dev/benchmarks.md). If many rows are close to
-# one direction, this direction is therefore the shift, and not the mean.
+# one direction, the shift is therefore this direction instead of the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

@@ -508,8 +508,8 @@ def _plan_distinct(
     """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # One of the best groups may contain no row except the query itself, and the query must not be
-    # returned. Therefore, the search finds the k + 1 best groups.
+    # The query itself must not be returned, but one of the best groups may contain no other row.
+    # Therefore, the search finds the k + 1 best groups.
     request_groups = dataclasses.replace(
         request, k=min(request.k + 1, n_distinct), is_self_join=False
     )
@@ -592,7 +592,8 @@ def _plan_allowed(
             "the allowed rows are not packed, because their codes would exceed the working memory"
         )
         return None
-    # The search of the packed rows is planned again, after their duplicates have been counted.
+    # After the duplicates among the packed rows have been counted, the search of these rows is
+    # planned again.
     rows = SegmentSizes(
         segment.n_rows, segment.n_columns, m, segment.row_type, n_distinct=m,
         has_moderate_norms=segment.has_moderate_norms,
@@ -625,8 +626,8 @@ def _plan_packed(
     # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
     # rows of every segment, even if the segment is small. Scoring every pair of a small segment
     # would be faster than scanning its packed rows. However, only a search that scans packed rows
-    # can be prepared. Preparing a search saves more time than scoring every pair would save. A
-    # search with a mask is an exception, because a mask may allow fewer than k rows.
+    # can be prepared. A prepared search saves more time than a search that scores every pair would
+    # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
     # allowed rows. Each query therefore finds k rows, as ``prepared`` requires. ``is_scanned``
@@ -666,7 +667,8 @@ def _plan_packed(
     # With AMX, searching for a block of queries is not faster with a projection than without one.
     # The reason is that multiplying a tile takes less time than the other steps of a search. We
     # measured searches with many queries among 20,000 to 60,000 rows of 384 to 1,536 columns on
-    # Sapphire Rapids. With a projection, they were 0.84 to 1.03 times as fast as without one.
+    # Sapphire Rapids. With a projection, the speed of these searches was 0.84 to 1.03 times their
+    # speed without one.
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     use_projection = has_projection and k <= segment.projection_max_k[1] and not has_registers
     if not use_projection:

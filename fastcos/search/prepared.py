@@ -56,7 +56,8 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 # An index remembers at most this many searches. For each of them, the index stores either launches
 # or the value _NOT_PREPARABLE.
 _MAX_STORED = 256
-# The launches of one search: one launch for each part of the index, with the segment of the part.
+# The launches of one search. Each part of the index has one launch, which is stored together with
+# the segment of the part.
 _Launches = tuple[tuple[Launch, Segment], ...]
 # This value is stored for a search that cannot be prepared, so that _find_or_plan does not plan the
 # search again.
@@ -185,8 +186,8 @@ class PreparedSearches:
         launches = self._plan(n, k, options, None)
         if len(self._launches) >= _MAX_STORED:
             self._launches.clear()
-        # If a search cannot be prepared with some options, it cannot be prepared with any options.
-        # _NOT_PREPARABLE is therefore stored under a key without options.
+        # If a search cannot be prepared with one set of options, it cannot be prepared with any
+        # other set. _NOT_PREPARABLE is therefore stored under a key without options.
         fits_all_options = all(launch.fits_all_options for launch, _ in launches)
         self._launches[key if fits_all_options else (*key, options)] = launches
         return launches
@@ -219,7 +220,8 @@ class PreparedSearches:
             allowed_rows = segment.live if mask is None else segment.allow_mask(mask)
             # The packed rows are read before the plan is made. If a projection is added after this
             # line, the segment gets new packed rows, but the launch still refers to the old ones.
-            # ``search`` compares the two, and so recognises that the launch is outdated.
+            # ``search`` recognises that the launch is outdated, because it compares the packed rows
+            # of the launch with those of the segment.
             packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), allowed_rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
@@ -227,7 +229,8 @@ class PreparedSearches:
                 return _NOT_PREPARABLE
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far. The mask may
-                # exclude the packed row of a group and allow another row of the group.
+                # exclude the packed row of a group but allow another row of the group, so all rows
+                # of the group must be packed.
                 packed = segment.packed
             filters = kernel_records.NO_FILTERS
             if allowed_rows is not None:

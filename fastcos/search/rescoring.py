@@ -143,10 +143,10 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # No unlisted item has a score above the upper bound. An unlisted item can therefore rank only
-    # above candidates whose scores are at most the upper bound; ``missing`` is the number of these
-    # candidates. A candidate whose score equals the bound is counted, too: an unlisted item with
-    # the same score ranks above this candidate if it has a lower item number.
+    # No unlisted item has a score above the upper bound. An unlisted item can therefore rank above
+    # a candidate only if the score of the candidate is at most the upper bound; ``missing`` is the
+    # number of these candidates. A candidate whose score equals the bound is counted, too: an
+    # unlisted item with the same score but a lower item number would rank above this candidate.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

@@ -79,7 +79,8 @@ def _segment_progress(
         def report(n_done: int, total: int) -> None:
             nonlocal n_reported
             part = start + (stop - start) * n_done / total
-            # The reported number of queries never falls, even if some queries are searched twice.
+            # The reported number of queries never decreases, even when some queries are searched
+            # again.
             n_reported = max(n_reported, first + int(part * n_queries))
             progress(n_reported, n)
 

@@ -126,7 +126,7 @@ class FittedItems:
         """Return the number of queries per batch, as ``ItemSource.batch_size`` describes."""
         if memmap.is_read_in_blocks(request.queries):
             return block_sizes(self.rows, request, self.measure, options).queries
-        # Queries that are encoded items are not copied.
+        # If the queries are items that are already encoded, they are not copied.
         are_items = request.are_encoded_items(self.measure, self.segments)
         n_columns = 0 if are_items else request.queries.shape[1]
         return plan_batch(request.k, n_columns, options.working_memory)

@@ -19,7 +19,8 @@ LARGEST_INT32 = 2**31 - 1
 # A kernel that reads all non-zeros of a matrix reads them in blocks of about this many non-zeros.
 _NNZ_PER_PASS = 1 << 20
 # To find out whether all values are 1, or whether all are whole numbers, this many values are
-# examined first. If they already give the answer "no", the remaining values are not examined.
+# examined first. If one of these first values already makes the answer "no", the remaining values
+# are not examined.
 _FIRST_VALUES = 4096
 # columns_by_length does not distinguish columns that have at least this many non-zeros.
 _MAX_SORTED_LENGTH = 2**16 - 1

@@ -200,8 +200,9 @@ def plan_query_blocks(
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
     if n_blocks <= n_threads:
-        # The blocks become equally large, but their number stays the same. With more blocks, more
-        # panels of 32 queries would be only partly filled, and the search would take longer.
+        # All blocks get the same size, but the number of blocks does not change. A larger number of
+        # blocks would leave more panels of 32 queries only partly filled, and the search would take
+        # longer.
         block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:
@@ -301,9 +302,9 @@ def guess_in_range(
     the sample; None stands for the usual number, ``min_sampled_panels``.
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
-    # Every ``stride``-th panel is sampled. If a query needs more rows, more panels must be sampled,
-    # so the stride must be smaller. For example, if the number of panels is twice the number of
-    # rows that the query needs, the stride is at most 4.
+    # Every ``stride``-th panel is sampled. The more rows a query needs, the more panels must be
+    # sampled, and the smaller the stride must be. For example, if there are twice as many panels as
+    # needed rows, the stride is at most 4.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
@@ -338,8 +339,8 @@ def guess_rank(
     # high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
-    # Assume that the n_best rows are distributed over the panels at random. A panel has one of the
-    # highest best scores if it contains at least one of these rows. The returned rank is the
+    # Assume that the n_best rows are distributed over the panels at random. If a panel contains at
+    # least one of these rows, its best score is among the highest. The returned rank is the
     # expected number of such panels, rounded up.
     return min(panels, int(panels * -math.expm1(-n_best / panels)) + 1)
 

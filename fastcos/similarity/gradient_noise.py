@@ -24,8 +24,8 @@ from fastcos.validation import Floats
 # converged factors to the current factors. Factors count as converged if their distance divided by
 # Euler's number is below this value.
 _AT_REST = 1e-3
-# The largest step and the largest weight decay that are allowed. A larger step or a larger weight
-# decay could overflow when it is multiplied by squared slopes.
+# The largest step and the largest weight decay that are allowed. If a step or a weight decay
+# exceeded this limit, its product with squared slopes could overflow.
 _LARGEST = 1e60
 
 

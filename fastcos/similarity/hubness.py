@@ -25,9 +25,9 @@ _SAMPLE = 256
 # Number of steps of Weiszfeld's algorithm, which approaches the geometric median of the sampled
 # rows.
 _WEISZFELD_STEPS = 16
-# Let m be the geometric median of the sampled rows. Take the distance of each sampled row to m. The
-# rows count as far from 0 if the norm of m is more than _NEAR_ORIGIN times the median of these
-# distances.
+# Let m be the geometric median of the sampled rows, and let s be the median of the distances
+# between the sampled rows and m. The rows count as far from 0 if the norm of m is more than
+# _NEAR_ORIGIN times s.
 _NEAR_ORIGIN = 2.0
 # Number of neighbours that DisSimLocal averages in one task of a thread.
 _PAIRS_PER_BLOCK = 20_000

@@ -61,7 +61,7 @@ class _State:
 
 _state = _State()
 # Reasons why directories could not be locked. When the process warns about a reason, the reason is
-# added, so that the process does not warn about it again.
+# added to this set, so that the process does not warn about it again.
 warned: set[str] = set()
 
 

@@ -38,15 +38,14 @@ N_STATISTICS = 5
 # query and this approximation. CODE_NORM is the norm of the query's codes after they have been
 # multiplied by the step. OFFSET_WEIGHT is the weight by which the offsets of items are multiplied.
 # UNREFINED_RESIDUAL_NORM is the norm of the residual of the codes. All five numbers are divided by
-# the step of the query. They then have the same unit as products of codes, and can be compared with
-# them.
+# the step of the query, so that they have the same unit as products of codes and can be compared
+# with such products.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, UNREFINED_RESIDUAL_NORM = range(5)
 N_BOUND_TERMS = 5
-# The bound terms of projected codes have the shape (5, 32). The first row of the projected bound
-# terms does not hold thresholds. For each query, the first row holds the ratio of two steps: the
-# step of the full codes divided by the step of the projected codes. This ratio converts thresholds
-# of the full codes to thresholds of the projected codes. The last row of the projected bound terms
-# holds the norm of the remainder of each query. The remainder of a query is the query minus its
-# projection.
+# Projected codes have bound terms of their own, also in an array of the shape (5, 32). The first
+# row of this array, STEP_RATIO, does not hold thresholds. For each query, it holds the step of the
+# full codes divided by the step of the projected codes. A threshold for the full codes, multiplied
+# by this ratio, is the threshold for the projected codes. The last row, REMAINDER_NORM, holds the
+# norm of the remainder of each query. The remainder of a query is the query minus its projection.
 STEP_RATIO, REMAINDER_NORM = 0, 4
 N_PROJECTED_TERMS = 5

@@ -348,8 +348,8 @@ def scale_row(typingctx, rows, row, factor, coefficient, shift, out):
             loop(builder, n_singles, [], lambda k, _: store_scaled(builder.add(end, k), 1))
             builder.ret_void()
 
-        # A case is a number whose lowest bit tells whether there is a shift; the other bits are the
-        # code of the number type.
+        # The number `case` combines two values: its lowest bit is 1 if there is a shift, and its
+        # other bits are the code of the number type.
         has_shift = builder.zext(builder.icmp_unsigned("!=", n_shifts, I64(0)), I64)
         case = builder.or_(builder.shl(number_type, I64(1)), has_shift)
         cases = {2 * code + bit: (code, bit) for code in range(N_NUMBER_TYPES) for bit in (0, 1)}

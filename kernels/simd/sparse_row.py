@@ -26,8 +26,8 @@ LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
 # The prefetch distance. Each non-zero number of the sparse matrix is multiplied by a row of the
-# dense matrix. If the dense matrix is large, the row for each product is prefetched AHEAD products
-# in advance. With every value of AHEAD from 8 to 24, X'(X Q) takes the same time
+# dense matrix. If the dense matrix is large, each row is prefetched AHEAD products before the
+# product that needs it. With every value of AHEAD from 8 to 24, X'(X Q) takes the same time
 # (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
 # If a kernel only reads a large dense matrix, it prefetches rows of at least this many bytes. The

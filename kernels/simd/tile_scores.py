@@ -744,7 +744,8 @@ def _add_products(builder, isa, total, pairs):
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
-        # LLVM accepts i32 operands for this intrinsic, both before and since version 22.
+        # LLVM accepts i32 operands for this intrinsic, in version 22 and later as well as in
+        # earlier versions.
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))
