@@ -17,7 +17,7 @@ from fastcos.similarity.base import REGISTRY
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-# On the landing page, the README replaces this line.
+# On the landing page of the site, this line is replaced by the text of the README.
 README_PLACE = "<!-- The site shows the README of the repository here: docs/conf.py -->"
 GENERATED = HERE / "reference" / "generated"
 NOTEBOOKS = ROOT / "examples" / "notebooks"
@@ -53,7 +53,8 @@ autodoc_typehints = "none"  # Unlike type hints, the docstrings state shapes and
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-# Only dashes are converted. A converted apostrophe would spoil X', which means the transpose of X.
+# Sphinx converts only dashes to typographic characters. Apostrophes must stay as they are, because
+# X' means the transpose of X.
 smartquotes_action = "D"
 html_theme = "furo"
 pygments_dark_style = "github-dark"  # The default style underlines names as if they were links.

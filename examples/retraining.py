@@ -255,7 +255,7 @@ def fill(path, folder, runs, seconds, only=None):
                 for pair in range(runs // 2):
                     if (data, name, decay, pair) in done:
                         continue
-                    # In every second pair, the second run has 10 % more decay.
+                    # In half of the pairs, the second run has 10 % more decay than the first run.
                     factors = 1.0, 1.1 if pair % 2 else 1.0
                     (P, Q), (P2, Q2) = (train(2 * pair + run, factors[run]) for run in range(2))
                     diff = diff_models(Q2, Q, users=P2, old_users=P)

@@ -143,7 +143,7 @@ class Batches:
                 print(f"slow: {seconds:.3f} s for {len(vectors)} queries\n{reasons}", flush=True)
             ids, scores = found.ids.tolist(), found.scores.tolist()
         except Exception as error:
-            if len(batch) > 1:  # an invalid request must not make the others fail
+            if len(batch) > 1:  # an invalid request must not make the other requests fail
                 for request in batch:
                     self._answer([request])
             else:

@@ -475,8 +475,8 @@ def figure(found, lines):
 def draw_starts(ax, found):
     """For each way to train, draw a row: the condition between the runs from the two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
-    # More ways to train were tried on the last data sets than on the first ones. The labels of the
-    # last data sets therefore come first.
+    # The last data sets were trained in more ways than the first ones. The labels are therefore
+    # collected from the last data set to the first.
     names = dict.fromkeys(
         common_name(label) for data in reversed(sets) for label in labels_of(data)
     )

@@ -145,8 +145,9 @@ def sqlite_vec_index(items, folder):
     )
 
 
-# For each name: the package, and a function that builds an index of items and writes its files to a
-# folder. fastcos needs no function, because it opens the index that the service has published.
+# Each value contains the name of a package, and a function that builds an index of items and writes
+# the files of the index to a folder. For fastcos, the function is None, because fastcos opens the
+# index that the service has published.
 LIBRARIES = {
     "fastcos": ("fastcos", None),
     "faiss": ("faiss-cpu", faiss_index),
@@ -265,7 +266,7 @@ def main():
         help="duration of the load for each number of connections",
     )
     given = parser.parse_args()
-    # With this setting, the FAISS that pip installs is fastest on CPUs with AVX-512.
+    # On CPUs with AVX-512, the FAISS that pip installs is fastest with this setting.
     os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
     cpu, versions = machine.vendor_name(machine.cpu(), fastcos.get_config().isa), {}
     for package, _ in LIBRARIES.values():

@@ -58,7 +58,7 @@ LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cos
 # is therefore labelled.
 N_LABELLED_PAIRS = 1000
 # There are five true clusters, so this number is close to the true rank. The AUC of a model with
-# this rank therefore shows how much a better choice of the rank can help at most.
+# this rank therefore shows the most that a better choice of the rank can achieve.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -82,7 +82,7 @@ TRAININGS = {
     "cosine, norm penalty": {"norm_penalty": 0.1},
     "cosine, inverse propensities": {"propensity_exponent": 0.5},
 }
-# The lines of the page around the table.
+# In the page, these two lines enclose the table.
 START, END = "<!-- table: made by examples/which_remedy.py -->", "<!-- end of table -->"
 
 

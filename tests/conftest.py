@@ -14,7 +14,7 @@ import pytest
 # busy cores, tests/linalg/test_svd.py took 436 s with these threads, and takes 40 s without them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Garbage is collected less often, because thousands of tests create many objects.
+# Garbage is collected less often than by default, because thousands of tests create many objects.
 gc.set_threshold(50_000)
 # A shell without job control starts background jobs with SIGINT ignored, and the children of these
 # jobs inherit this setting.
@@ -26,8 +26,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # These tests run first, so that one worker compiles the search while another worker compiles the
-# remaining kernels. In another order, workers waited 150 s for code that another worker was
-# compiling.
+# remaining kernels. When other tests ran first, workers waited 150 s for code that another worker
+# was compiling.
 FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
@@ -62,7 +62,7 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     places = [config.rootpath / name for name in FIRST]
 
-    @functools.cache  # the cache helps, because thousands of tests are in only 190 files
+    @functools.cache  # thousands of tests are in only 190 files, so most calls repeat a file
     def place(file):
         number = next((n for n, path in enumerate(places) if file.is_relative_to(path)), len(FIRST))
         return number, file.parts

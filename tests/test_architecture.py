@@ -122,9 +122,9 @@ def test_imports_point_down():
             continue
         own = module_of(path).split(".")[1]
         for module in imported(path):
-            # `used` is the first part of the module's name after "fastcos.". If a file imports a
-            # name from the public fastcos/__init__.py, `used` is an empty string. The empty string
-            # is not in LEVEL_OF, so the test reports such an import.
+            # For the module fastcos.search.plan, for example, `used` is "search". If a file imports
+            # a name from the public fastcos/__init__.py, `used` is an empty string. The empty
+            # string is not in LEVEL_OF, so the test reports such an import.
             used = module.partition(".")[2].partition(".")[0]
             if (module_of(path), used) in EXCEPTIONS:
                 continue

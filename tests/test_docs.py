@@ -208,8 +208,9 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     flat.add(rows)
     _, indices = flat.search(rows[:5], 3)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        # Code that was written for FAISS expects two arrays, in another order. Such code must fail
-        # instead of confusing the arrays. It fails because the result of a search has three parts.
+        # Code that was written for FAISS expects two arrays: first the scores, then the indices.
+        # fastcos returns the indices first. Code for FAISS must fail instead of confusing the
+        # arrays. It fails because the result of a search has three parts.
         _, _ = index.search(rows[:5], 3)
     assert (index.search(rows[:5], 3).indices == indices).all()
     result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")

@@ -423,8 +423,8 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert status == 0, out + err
     assert out.endswith("all commands succeeded, and all answers are right\n")
     assert "after changes and a restart, the service answers right" in out
-    # The output contains either implicit's own lists or the reason why they are missing. It also
-    # contains the lists of every day.
+    # The output contains either implicit's own lists or the reason why they are missing. The output
+    # also contains a line about the lists of each day.
     assert ("\nsimilar_items: " in out) != ("implicit is not installed (" in out)
     assert all(f"\nday {day}: " in out for day in (1, 2, 3))
 
@@ -666,7 +666,7 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
         rows = (*reports[name]["parametrizations"], *reports[name]["invariant_baselines"])
         return next(row["jaccard"] for row in rows if row["name"] == form)
 
-    # Undoing a planted rescaling changes the neighbours, and the report shows this.
+    # The report shows that the neighbours change if a planted rescaling is undone.
     planted, plain = "simulation-planted-d", "simulation-eq-1"
     assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "balanced")
     # The items are noise, so their cosines do not recover the labels under any rescaling.

@@ -28,8 +28,8 @@ pytestmark = [
         reason="needs Linux, a C compiler and a CPU of some tier",
     ),
 ]
-# For each operation, the first call of a process. NumPy has already been imported, because it makes
-# the rows.
+# Each of these operations is the first call of fastcos in a new process. NumPy has already been
+# imported, because it makes the rows.
 FIRST_CALLS = {
     "search": "from fastcos import top_k; top_k(rows, k=10)",
     "index": "from fastcos import SimilarityIndex as S; S().fit(rows).search(rows[:1], 10)",
@@ -45,8 +45,8 @@ def table(n, m):
     import scipy.sparse as sp
     return sp.random_array((n, m), density=0.05, format="csr", rng=0, dtype=np.float32)
 """
-# Each key is a feature of a CPU. The value is part of an instruction that may occur only in the
-# code for tiers with this feature.
+# Each key is a feature of a CPU, and its value is part of an instruction. Only the code for tiers
+# with this feature may contain the instruction.
 INSTRUCTIONS = {"avx512f": "%zmm", "avx512vnni": "vpdpbusd", "amx-int8": "tdpbssd"}
 
 

@@ -213,7 +213,8 @@ def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay
         ends.append(descended(P, Q, X, users, items, step, decay, 100 if decay else 250, rng))
     for P, Q in ends:
         assert rest(P, Q, X, step, decay) < 1.1
-        # Small noise is the fourth premise of Lemma B, and the noise here is not small.
+        # The fourth premise of Lemma B is that the gradient noise is small. The noise of this
+        # training is not small, so the model is not balanced.
         assert condition_to_balance(P, Q) > least
 
 
@@ -588,7 +589,8 @@ def test_at_rest_the_slowest_direction_counts(sparse_model):
     weighted = (Q.T * noise.item_weights) @ Q + (P.T * noise.user_weights) @ P
     values = scipy.linalg.eigh(weighted, Q.T @ Q + P.T @ P, eigvals_only=True)
     assert epochs == pytest.approx(1 / (step * values[0]), rel=1e-3)
-    # From starts that are close to rest, forgetting takes at most 1.1 times as many epochs.
+    # For a model that is close to rest, the number of epochs to forget the start is at most 1.1
+    # times the number for the model at rest.
     for seed in range(5):
         near = np.eye(3) + 0.05 * np.random.default_rng(seed).normal(size=(3, 3))
         moved = gradient_noise(Q @ near, P @ np.linalg.inv(near).T, slopes, step=step)

@@ -39,8 +39,8 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
     assert result.precision > 0.95
     assert result.precision_p <= 0.005 / 3
     assert result.verdict.startswith("The labels are recovered among neighbours")
-    # The rows of one group are near each other, but only few of all pairs are within a group. Over
-    # all pairs, the labels are therefore recovered only weakly.
+    # Rows of the same group are near each other, but most pairs consist of rows of different
+    # groups. Over all pairs, the labels are therefore recovered only weakly.
     assert result.auc < 0.55
     assert ("and weakly over all pairs" in result.verdict) == (result.auc_p <= 0.005 / 3)
     assert not any("labels" in line and "does not show" in line for line in report.advice)

@@ -50,8 +50,8 @@ def test_a_rescaling_is_distinguished_from_a_rotation():
     turned = diff_models(items * D @ random_rotation(rng, 6), items, k=5)
     assert turned.overlap_after_rescaling < 0.9
     assert turned.overlap_after_linear_map == 1
-    # A rotation changes no cosine, so the overlap is 1 even without a map. Rescaling the columns
-    # can only lower it.
+    # A rotation changes no cosine, so the overlap is 1 even without a map. A rescaling of the
+    # columns can only decrease this overlap.
     still = diff_models(items @ random_rotation(rng, 6), items, k=5)
     assert still.overlap == still.overlap_after_linear_map == still.unchanged == 1
     assert still.overlap_after_rescaling < 0.9

@@ -99,9 +99,9 @@ def simulated_items(users, n_items, rank, seed):
         ((1500, 300, 20, 3), 1.2, 64, 0.0873),
         pytest.param((5000, 1000, 50, 0), 1.2, 16, 0.133, marks=pytest.mark.slow),
         pytest.param((5000, 1000, 50, 0), 1.2, 64, 0.1335, marks=pytest.mark.long),
-        # We also ran three other searches (iterated, tabu, and annealing). Each of them counted the
-        # replaced neighbours of 360,000 maps. The largest share of replaced neighbours among all
-        # these maps was 0.1273.
+        # We also ran three other searches (iterated, tabu, and annealing). Each of these searches
+        # counted the replaced neighbours of 360,000 maps. The largest share of replaced neighbours
+        # among all these maps was 0.1273.
         pytest.param((20_000, 1000, 50, 0), 1.2, 64, 0.127, marks=pytest.mark.long),
     ],
 )

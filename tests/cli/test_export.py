@@ -129,8 +129,8 @@ def test_export_align_to_an_earlier_export(files, form, capsys):
     first = (files / "items.npy", "--users", files / "users.npy", *options)
     later = (files / "items2.npy", "--users", files / "users2.npy", *options)
     assert run(*first, "--out", files / "first") == 0
-    # The canonical forms of the two exports would agree even without an alignment. To make them
-    # differ, the first export is rotated.
+    # The canonical forms of the two exports would agree even without an alignment. The test
+    # therefore rotates the first export, so that the two exports differ before the alignment.
     R = random_map(np.random.default_rng(3), 5, 1.0)
     names = ("items", "users") if form == "canonical" else ("items",)
     for name in names:

@@ -76,7 +76,8 @@ def test_recommend_follows_the_model_without_what_was_seen(folder, measure, mode
 
     def cosines(R):
         norms = np.sqrt((R * R).sum(axis=1))
-        # Inner products of counts are exact, so the same items tie as in the command.
+        # Inner products of counts are exact. The same items therefore have equal scores here and in
+        # the command.
         scores = R @ R.T / np.outer(norms, norms)
         np.fill_diagonal(scores, -2)
         return scores

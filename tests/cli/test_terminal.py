@@ -400,8 +400,8 @@ def signatures_compiled(code, folder):
 @pytest.mark.long
 def test_warmup_compiles_all_that_commands_need(tmp_path):
     # Each job runs in a process of its own, as in the command. If the jobs shared a process, Numba
-    # might compile nothing for a call, and convert its arguments to the types of code that another
-    # job has compiled.
+    # might reuse code that another job has compiled. Instead of compiling new code, Numba would
+    # then convert the arguments of the call to the types of the old code.
     warmed = set()
     for job in warmup.JOBS:
         code = f"from fastcos.cli import warmup\nwarmup.JOBS[{job!r}]()"

@@ -133,7 +133,7 @@ def test_rank_does_not_recommend_the_luckiest_of_many():
     for seed in range(20):
         values = np.random.default_rng(seed).standard_normal((20, 100)) + 5
         result = ranked(values, np.zeros(100))
-        # By chance, the best of 20 looks better than the baseline.
+        # By chance, the best of the 20 candidates looks better than the baseline.
         assert result.rows[0].gain.value > 0
         wrong += result.recommended != result.baseline
     assert wrong <= 3

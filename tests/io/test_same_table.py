@@ -37,7 +37,7 @@ class Made:
         self.name, self.kind, self.cells, self.expected = name, kind, cells, expected
 
 
-# --- columns whose reading is known ---
+# --- columns whose correct contents are known ---
 
 
 def eighths(rng, n):
@@ -194,7 +194,7 @@ def make_table(seed):
         extras = [one for one in choices if rng.random() < 0.3]
     roles = [*([ids] if ids else []), *vectors, *extras]
     refused = [one.name for one in roles if one.expected is REFUSED]
-    if refused:  # readers may also refuse a blank column first
+    if refused:  # the error may name a blank column instead
         refused += [one.name for one in extras if one.cells == [None] * n]
     columns = [*([ids] if ids else []), *vectors, *extras]
     columns = [columns[place] for place in rng.permutation(len(columns))]

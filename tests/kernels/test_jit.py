@@ -49,7 +49,8 @@ def driven(rows_kernel, *arguments):
     return out
 
 
-# Each combination of types compiles its own loop, so the default tests contain only one of them.
+# For each combination of types, a separate loop is compiled, so the default tests contain only one
+# combination.
 @pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 @pytest.mark.parametrize("shifted", [False, True])
 def test_prange_driver_passes_arguments_of_every_type(dtype, shifted):

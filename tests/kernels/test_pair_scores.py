@@ -111,8 +111,9 @@ def test_product_has_the_bits_of_plain_loops(types):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "float16", "bfloat16"])
 def test_product_of_narrow_rows_is_that_of_float32(kind):
-    # The rows contain all finite numbers of the type. At a depth of 16, each number is in a whole
-    # vector, and at a depth of 17, it is the rest of a row after the last whole vector.
+    # The last column of the rows contains all finite numbers of the type. With 16 columns, the last
+    # column belongs to a whole vector. With 17 columns, the last column remains after the last
+    # whole vector.
     if kind == "bfloat16":
         kind = pytest.importorskip("ml_dtypes").bfloat16
     kind = np.dtype(kind)

@@ -186,8 +186,8 @@ def tail(options):
         ratios, distances, shares = [], [], []
         for seed in range(options.repeats):
             small = calibrate(rows, sample=max(300, len(rows) // 10), random_state=seed)
-            # About one pair of the small sample reaches this threshold, which is too few to measure
-            # the rate.
+            # About one pair of the small sample reaches this threshold. The rate cannot be measured
+            # from so few pairs.
             threshold = small.threshold(2 / small.n_pairs)
             observed = float(whole.pairs_above[min(np.searchsorted(whole.edges, threshold), 2**16)])
             shares.append(observed / whole.n_pairs)

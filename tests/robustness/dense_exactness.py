@@ -51,8 +51,8 @@ def draw_case(rng):
     d = int(rng.choice(WIDTHS) if rng.random() < 0.25 else rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
-    # Only few random inputs ask for the complete list of the neighbours of every row. These lists
-    # are long, and would otherwise be the majority of the cases.
+    # Complete lists of neighbours are long, so they are chosen for only 5 % of the cases with at
+    # most 129 rows. Otherwise, most cases would ask for complete lists.
     complete = n <= 129 and rng.random() < 0.05
     k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))

@@ -104,8 +104,9 @@ KINDS = {
     "model": Kind((4, 8), fitted_and_saved, lambda path: LinearMF.load(path).components_.tobytes()),
     "index": Kind(
         (ROWS, -ROWS),
-        # Each version is saved by a new index. An index that has already been saved to this place
-        # would refuse to overwrite a newer version, which another index has saved.
+        # Each version is saved by a new index. If one index had been saved here, and another index
+        # had then saved a newer version, the first index would refuse to overwrite the newer
+        # version.
         lambda rows, path: SimilarityIndex().fit(rows).save(path),
         lambda path: SimilarityIndex.open(path).search(ROWS[:4], 3).scores.tobytes(),
     ),

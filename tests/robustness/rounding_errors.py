@@ -260,8 +260,8 @@ def interval_lines(repeats: int) -> Iterator[Line]:
                 rescaled_cosine(a, b, corner)
                 for corner in itertools.product((1, mpmath.mpf(condition) ** 2), repeat=len(a))
             ]
-            # If the upper end of the interval is positive, it is attained at a corner of the box.
-            # If the lower end is negative, it is also attained at a corner.
+            # A positive upper end of the interval is attained at a corner of the box. A negative
+            # lower end is attained at another corner.
             if max(corners) > 0:
                 note("cosine_interval, corners", values, 16, interval.high, max(corners))
             if min(corners) < 0:

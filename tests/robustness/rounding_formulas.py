@@ -17,9 +17,9 @@ EPS = mpmath.mpf(2) ** -52
 NOTHING = mpmath.inf
 
 Rows = list[list[Any]]
-# A Truth is a function for two matrices (Q, B) of exact numbers. It takes the number of a row of Q
-# and the number of a row of B. It returns the exact score of these two rows, and the size to which
-# the rounding error of this score is relative.
+# A Truth is a function for two matrices (Q, B) of exact numbers. Its arguments i and j select row i
+# of Q and row j of B. It returns the exact score of these two rows, and the size of this score. The
+# rounding error of the score is measured relative to this size.
 Truth = Callable[[int, int], tuple[Any, Any]]
 
 
@@ -70,7 +70,8 @@ def lost(rows: Rows, x: Any) -> Any:
 
 
 # The following functions are measures. For exact queries and items, each function computes the
-# exact score of a pair, and the size to which the rounding error of this score is relative.
+# exact score of a pair, and the size of this score. The rounding error of the score is measured
+# relative to this size.
 
 
 def plain(x: Any, y: Any) -> Any:

@@ -48,8 +48,8 @@ from tests.robustness.rounding_formulas import (
 )
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact
 
-# The roundings of a mean, a map and a product add up. Every entry that is within 45 ULP of a mean
-# is set to 0.
+# The rounding errors of a mean, a map and a product add up. Every entry that is within 45 ULP of a
+# mean is set to 0.
 MAPPED = 45 + ITEMS + 4 * DEPTH
 # Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises that the error of
 # an eigenvector is not larger than a few rounding errors.

@@ -206,8 +206,8 @@ GROUPS = {
     "SimilarityIndex.search": cases(
         indexed("search", ROWS, 2),
         queries=[*SOME_ROWS, ROWS[:, :3]], k=NO_COUNT, allowed=NO_ITEMS,
-        # A matrix may have fewer columns than the index has items. The items without a column are
-        # not excluded.
+        # A matrix may have fewer columns than the index has items. Items beyond the last column of
+        # the matrix are not excluded.
         exclude=[*NO_EXCLUSIONS[:4], *NO_EXCLUSIONS[5:]],
         min_score=NO_OPTIONAL_REAL, progress=NO_CALL,
     ),
@@ -593,7 +593,8 @@ GROUPS = {
     name: cases(metric(name, ROWS), items=NO_ROWS)
     for name in ("effective_rank", "isoscore", "mean_cosine", "participation_ratio")
 }  # fmt: skip
-# scikit-learn's own checks require its wording for the argument X of an estimator.
+# For the argument X of these estimators, the checks of scikit-learn require error messages in the
+# wording of scikit-learn.
 ESTIMATORS = {
     "LinearMF", "CosineMF", "LinearMF.recommend", "NeighborsTransformer", "NormalizeRows",
     "StandardizeColumns", "PopularityWeights", "ShiftedPPMI",
@@ -675,7 +676,7 @@ LONG = {
     "lines": Loud("a line\n" * 1_000),
     "words": Loud("word " * 10_000),
     "silent": Loud(None),
-    "number": -(10**5_000),  # a positive one would be a valid number of iterations
+    "number": -(10**5_000),  # a positive number would be a valid number of iterations
     "list": [f"item {number}" for number in range(5_000)],
     "tuple": tuple(range(5_000)),
     "set": {f"item {number}" for number in range(5_000)},

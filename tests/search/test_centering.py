@@ -169,9 +169,9 @@ def test_centring_drops_what_plain_cosines_could_not():
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
     raw = dense_oracle.top_k(units, units, 10, "cosine", exclude_self=True)[1]
     thresholds = raw[:, -1] - 1e-12
-    # For unit rows, Euclidean distances give the same order as cosines. fastcos computes these
-    # distances without centring the rows, so a Euclidean search shows how many candidates the
-    # filter keeps if the rows are not centred.
+    # For unit rows, Euclidean distances give the same order as cosines. fastcos computes Euclidean
+    # distances without centring the rows. A Euclidean search therefore shows how many candidates
+    # the filter keeps if the rows are not centred.
     centred = n_candidates(*packed(units), thresholds)
     plain = n_candidates(*packed(units, "euclidean"), 2 * thresholds - 2 - 1e-12)
     assert (centred >= 10).all()

@@ -185,7 +185,7 @@ def test_a_search_with_a_mask_is_planned_as_it_is_explained(monkeypatch, n_allow
     def recorded(segment, *arguments):
         plan = plan_search(segment, *arguments)
         # A search may pack only the allowed rows, for this search alone, and then plan the search
-        # of these packed rows. This condition leaves out such a plan.
+        # of these packed rows. The following condition leaves out plans for such packed rows.
         if segment.n_live == 1000 and plan.needs is None:
             made.append(plan)
         return plan

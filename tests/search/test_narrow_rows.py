@@ -127,7 +127,8 @@ def test_large_narrow_rows_make_no_wide_copy():
     assert_exact(joined, *expected)
 
 
-# A full panel of these rows is searched without packing, by kernels that compile for 35 s.
+# A full panel of these rows is searched without packing. Compiling the kernels for this search
+# takes 35 s.
 @pytest.mark.parametrize("n_items", [8, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dtype", [np.int8, pytest.param(np.float16, marks=pytest.mark.slow)])
 def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):

@@ -119,8 +119,8 @@ def rows_queries_and_neighbors(rows, measure):
     return X, Q, dense.top_k(Q, X, 100, NAMES[measure])[0]
 
 
-# The rows and the axes do not affect which instructions run. All kinds of rows and axes are
-# therefore tested only with the best instruction set of this CPU. With the other instruction sets,
+# The CPU executes the same instructions for all kinds of rows and axes. All these kinds are
+# therefore tested only with the best instruction set of this CPU. For every other instruction set,
 # one kind of rows and two kinds of axes are enough.
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("measure", NAMES)
@@ -262,8 +262,9 @@ def test_filters_removals_additions_and_thresholds():
 @pytest.mark.parametrize("measure", NAMES)
 @pytest.mark.parametrize("rows", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
 def test_few_queries_find_all_items_above_a_score(rows, measure, isa):
-    # If queries are similar to the items, their prefixes rule out most items, whose codes are then
-    # skipped. If queries are not similar to the items, the search stops using their prefixes.
+    # If the queries are similar to the items, prefixes rule out most items, and the search skips
+    # the full codes of these items. If the queries are not similar to the items, the search stops
+    # using prefixes.
     set_config(isa=isa)
     X, Q = embeddings(3100, 100), rows(6, 100, 1)
     truth = dense.keys(Q, X, NAMES[measure])
@@ -293,7 +294,8 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
     assert opened.memory_.codes == index.memory_.codes
     if cpu.supported_isas()[0] != "amx":
         # The codes are stored either in the order of the items or in groups. The header must say
-        # that these codes are in the order of the items, so that they are not read as groups.
+        # that these codes are in the order of the items. Otherwise, the codes would be read as if
+        # they were stored in groups.
         assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
 
 

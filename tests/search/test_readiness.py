@@ -93,8 +93,8 @@ print(digest.hexdigest())
 
 @pytest.mark.slow
 def test_first_calls_compile_nothing(tmp_path):
-    # On a busy machine, searches in NumPy may take long. They would then start a background process
-    # that compiles kernels, so FASTCOS_BACKGROUND=0 forbids this process.
+    # On a busy machine, searches in NumPy may take long. fastcos would then start a background
+    # process that compiles kernels, but FASTCOS_BACKGROUND=0 prevents this.
     in_numpy = run(FIRST_CALLS, tmp_path / "c", FASTCOS_BACKGROUND="0")
     assert in_numpy.returncode == 0, in_numpy.stderr
     assert not (tmp_path / "c").exists()

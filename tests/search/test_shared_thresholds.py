@@ -112,8 +112,8 @@ def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, m
             while not ended.is_set():
                 disturb(thresholds, random)
 
-        # Tasks read the thresholds that others write. The test disturbs the thresholds before the
-        # tasks start, and while they run.
+        # Each task reads the thresholds that other tasks write. The test disturbs these thresholds
+        # before the tasks start, and while the tasks run.
         if grid.n_ranges > 1:
             disturb(thresholds, random)
         writer = threading.Thread(target=write)

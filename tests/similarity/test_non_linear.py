@@ -86,8 +86,8 @@ def ranked_scores(measure, rows):
 
 def assert_never_exceeded(measure, rows, upper_bound):
     raw, exact = ranked_scores(measure, rows)
-    # For each raw score r, this is the highest exact score of any item with a raw score of at most
-    # r.
+    # Consider the items whose raw score is at most raw[i, j]. The highest exact score of these
+    # items is best[i, j].
     best = np.maximum.accumulate(exact[:, ::-1], axis=1)[:, ::-1]
     before = np.full(len(rows), np.inf)
     for j in range(raw.shape[1]):

@@ -23,7 +23,7 @@ from fastcos.storage.locks import LockedError, lock_directory
 
 posix = pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 ROWS = np.random.default_rng(0).standard_normal((3_000, 16)).astype(np.float32)
-# Other processes run this code; it holds the lock of a directory until standard input ends.
+# Other processes run this code, which holds the lock of a directory until standard input ends.
 HOLD = (
     "import pathlib, sys; from fastcos.storage.locks import lock_directory\n"
     "with lock_directory(pathlib.Path(sys.argv[1])):\n"
