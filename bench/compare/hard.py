@@ -2,9 +2,10 @@
 
 The numbers show how exact a search in float32 is. The set has five families of rows, in which
 rounding errors can change the order of the neighbours. Each family has 2,000 queries among 3,000
-items with k = 100, so there are a million neighbours in total. A neighbour is wrong if its float64
-cosine is below the k-th best cosine by more than the rounding error of float64. Neighbours with
-equal scores may therefore be listed in any order. Searches of the hard set are not timed.
+items with k = 100, so there are a million neighbours in total. A neighbour is wrong if its cosine
+in float64 is smaller than the k-th best cosine, and the difference is larger than the rounding
+error of float64. Neighbours with equal scores may therefore be listed in any order. Searches of the
+hard set are not timed.
 """
 
 import tempfile

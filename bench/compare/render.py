@@ -149,8 +149,9 @@ def summary(best):
     for comparison in best:
         counts[comparison["verdict"]] += 1
     text = (
-        f"We measured {_tasks(len(best))} on this machine. In {counts['faster']} of them, fastcos "
-        f"is faster than the fastest other exact library, and in {counts['slower']}, it is slower."
+        f"We measured {_tasks(len(best))} on this machine. In {_tasks(counts['faster'])}, fastcos "
+        "is faster than the fastest other exact library. "
+        f"In {_tasks(counts['slower'])}, fastcos is slower."
     )
     if counts["undecided"]:
         text += f" In {_tasks(counts['undecided'])}, the result is undecided."
@@ -208,8 +209,8 @@ def hard_table(document):
         "The *hard set* consists of rows for which the rounding errors of float32 can change the "
         "order of the neighbours ([bench/compare/hard.py](../compare/hard.py)). For each library, "
         f"the table shows how many of {libraries[0]['of']:,} neighbours of the hard set are wrong. "
-        "A neighbour is wrong if its cosine in float64 is below the k-th best cosine by more than "
-        "the rounding error of float64."
+        "A neighbour is wrong if its cosine in float64 is smaller than the k-th best cosine, and "
+        "the difference is larger than the rounding error of float64."
     )
     return [text, "", *table(header, rows)]
 

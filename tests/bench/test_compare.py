@@ -340,7 +340,7 @@ def test_table_has_losses_first_and_names_the_machine():
     assert "on 2026-11-28 with commit 0123456789 of fastcos. The machine has 2 cores of" in text
     assert "(zen9); fastcos used 2 threads and the instruction set AVX2." in text
     assert "AVX2. fastcos ran with FASTCOS_ISA=avx2." in text
-    assert "and in 1, it is slower." in text
+    assert "In 1 task, fastcos is slower." in text
     assert text.index("**0.5") < text.index("| 2.00 [")
     assert "recall 0.900" in text
     assert "FAISS: not installed (batch small)" in text
@@ -400,8 +400,8 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert "old" not in readme.read_text()
     assert "| X'(X A) | 2 s |  |" in howto.read_text()
     assert "Some CPU (zen9); fastcos used 2 threads" in howto.read_text()
-    counts = "In 0 of them, fastcos is faster than the fastest other exact library, and in 2, it"
-    assert f"{counts} is slower." in speed.read_text()
+    counts = "In 0 tasks, fastcos is faster than the fastest other exact library. In 2 tasks, "
+    assert f"{counts}fastcos is slower." in speed.read_text()
 
 
 @pytest.mark.parametrize(
