@@ -9,6 +9,7 @@ import numpy as np
 
 from .jit import kernel
 from .pair_scores import score_items
+from .select import sort_best_first
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
@@ -89,24 +90,25 @@ def rank_rows(lo, hi, rows, out):
     Centred ranks are ranks minus the mean rank of the row. Equal entries share the mean of their
     ranks. `rows` (n, d) is a float array. The ranks are written to `out` (n, d) float32; they are
     multiples of 1/2, which float32 represents exactly. The ranks of a constant row are 0. The
-    kernel takes O((hi - lo) d log d) time.
+    kernel sorts each row with ``select.sort_best_first``.
     """
     depth = rows.shape[1]
     middle = 0.5 * (depth - 1)
-    row = np.empty(depth)
+    row, order = np.empty(depth), np.empty(depth, np.int64)
     for i in range(lo, hi):
         for j in range(depth):
             row[j] = rows[i, j]
-        # `row` is float64 for every type of rows. The sort, whose compilation takes long, is
-        # therefore compiled only once.
-        order = np.argsort(row)
+            order[j] = j
+        # NumPy's argsort is not called here, because Numba's version of it makes a list, and native
+        # libraries have no memory for lists (native.c).
+        sort_best_first(row, order, depth)
         first = 0
         while first < depth:
             last = first
-            while last + 1 < depth and row[order[last + 1]] == row[order[first]]:
+            while last + 1 < depth and row[last + 1] == row[first]:
                 last += 1
             for at in range(first, last + 1):
-                out[i, order[at]] = np.float32(0.5 * (first + last) - middle)
+                out[i, order[at]] = np.float32(middle - 0.5 * (first + last))
             first = last + 1
 
 
