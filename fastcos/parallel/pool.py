@@ -413,10 +413,14 @@ class _Job:
             except KeyboardInterrupt as raised:
                 interrupt = raised
         # A task that is still in the queue refers to this job, so the job must not keep the
-        # caller's arrays in memory.
-        self._arguments = ()
+        # caller's arrays in memory. Functions that run native code also refer to these arrays.
+        self._function, self._arguments = _run_nothing, ()
         if interrupt is not None:
             raise interrupt
+
+
+def _run_nothing(lo: int, hi: int) -> None:
+    """Stand for the function of a job that has ended."""
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
