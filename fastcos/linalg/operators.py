@@ -7,6 +7,7 @@ any number of threads and any instruction set.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -81,6 +82,24 @@ NNZ_PER_BLOCK_COLUMN = 2
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one in 30 entries of X is non-zero.
 _DENSE_GRAM_SHARE = 30
+
+# The size in bytes that replaces the size of the CPU's cache within ``cache_replaced``, or None.
+_replaced_cache_bytes: int | None = None
+
+
+@contextlib.contextmanager
+def cache_replaced(n_bytes: int) -> Iterator[None]:
+    """Cut factors within a ``with`` block as if the cache of the CPU had `n_bytes` bytes.
+
+    ``fastcos warmup`` calls this function, so that a small factor is cut into pieces on any CPU.
+    The change affects all threads.
+    """
+    global _replaced_cache_bytes
+    before, _replaced_cache_bytes = _replaced_cache_bytes, n_bytes
+    try:
+        yield
+    finally:
+        _replaced_cache_bytes = before
 
 
 class Operator:
@@ -572,7 +591,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 def _cached_rows(factor: Matrix) -> int:
     """Return how many rows of a panel fit in the cache from which any row can be read quickly."""
-    return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
+    return (_replaced_cache_bytes or cpu.fast_cache_bytes()) // _panel_row_bytes(factor)
 
 
 def _panel_row_bytes(factor: Matrix) -> int:

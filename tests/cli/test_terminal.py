@@ -17,9 +17,10 @@ from types import SimpleNamespace
 import numba
 import pytest
 
+from fastcos import set_config
 from fastcos.cli import doctor, terminal, warmup
 from fastcos.cli.main import COMMANDS, SHELLS, build_parser, main
-from fastcos.kernels import cpu
+from fastcos.kernels import cpu, native
 from fastcos.kernels.jit import kernel
 
 EXAMPLES = [
@@ -460,6 +461,17 @@ def test_warmup_for_tiers_serves_this_cpu(monkeypatch, tmp_path, capsys):
     assert json.loads(out)["signatures"] == len(files) > 5 * len(cpu.supported_tiers())
     stdout_of(f"from fastcos.cli import warmup; warmup.compile_now(); warmup.JOBS[{job!r}]()")
     assert compiled_files(tmp_path) == files
+
+
+@pytest.mark.slow
+def test_warmup_runs_all_kernels_of_products_on_one_core_with_a_large_cache(monkeypatch):
+    monkeypatch.setattr(cpu, "fast_cache_bytes", lambda: 1 << 24)
+    set_config(n_threads=1)
+    called = set()
+    monkeypatch.setattr(native, "recorder", lambda kernel, _: called.add(kernel.__name__))
+    warmup.JOBS["products of float32"]()
+    # The first kernel depends on the number of threads, and the others on the size of the cache.
+    assert called >= {"join_columns", "matmul_blocks", "transpose_blocks", "gram_blocks"}
 
 
 def test_warmup_for_tiers_refuses_other_cpus(monkeypatch, capsys):
