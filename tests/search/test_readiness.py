@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
 def run(code, cache, *, cwd=ROOT, timeout=280, arguments=(), **environment):
     """Run a program with its own cache and without native code; return the finished process."""
     variables = {"FASTCOS_CACHE_DIR": str(cache), "FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
+    variables["FASTCOS_REQUIRE_NATIVE"] = ""  # tests/test_native_wheel.py runs these tests, too
     return subprocess.run(
         [sys.executable, *arguments, "-c", code], env={**os.environ, **variables, **environment},
         cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout,
