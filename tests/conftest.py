@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 # These variables must be set before NumPy is imported. The test processes share the cores. Idle
 # threads of OpenBLAS and of scikit-learn's OpenMP would spin and take cores from other tests: on
 # busy cores, tests/linalg/test_svd.py took 436 s with these threads, and takes 40 s without them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Garbage is collected less often than by default, because thousands of tests create many objects.
+# Garbage is collected less often, because thousands of tests create many objects.
 gc.set_threshold(50_000)
 # A shell without job control starts background jobs with SIGINT ignored, and the children of these
 # jobs inherit this setting.
@@ -26,8 +27,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # These tests run first, so that one worker compiles the search while another worker compiles the
-# remaining kernels. When other tests ran first, workers waited 150 s for code that another worker
-# was compiling.
+# remaining kernels. In another order, workers waited 150 s for code that another worker was
+# compiling.
 FIRST = ["tests/test_docs.py", "tests/kernels", "tests/linalg", "tests/models"]
 
 
@@ -41,8 +42,8 @@ class _ReversedFolder(pytest.Dir):
 def pytest_collect_directory(path, parent):
     """Let the second test process read the files of each folder in reverse order.
 
-    In a fresh clone, the two test processes then share the compilation of the test files: each
-    process compiles one half, and loads the half that the other process has compiled.
+    In a fresh clone, each of the two processes then compiles one half of the test files and loads
+    the other half, which the other process has compiled.
     """
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
         return _ReversedFolder.from_parent(parent, path=path)
@@ -62,12 +63,28 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     places = [config.rootpath / name for name in FIRST]
 
-    @functools.cache  # thousands of tests are in only 190 files, so most calls repeat a file
+    @functools.cache  # the cache helps, because thousands of tests are in only 190 files
     def place(file):
         number = next((n for n, path in enumerate(places) if file.is_relative_to(path)), len(FIRST))
         return number, file.parts
 
     items.sort(key=lambda item: place(item.path))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Let a test process report only what the controller prints.
+
+    The controller handles six messages per test, of which it prints two. It prints a passed setup
+    or teardown only among the slowest (``--durations``), so quick ones are not reported.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return None
+    for report in runtestprotocol(item, nextitem=nextitem, log=False):
+        if report.when == "call" or not report.passed or report.duration > 0.005:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(autouse=True)
