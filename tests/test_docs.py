@@ -66,10 +66,15 @@ REFERENCE = "".join(
 
 
 # These pages compile kernels that no other default test needs: certificates for float32 and float64
-# rows, and searches of float32 rows for float64 queries.
+# rows, searches of float32 rows for float64 queries, and the training of CosineMF.
 LONG_PAGES = {
     ROOT / "docs" / page
-    for page in ("tutorial/simulated.md", "howto/audit.md", "howto/switch_model.md")
+    for page in (
+        "tutorial/simulated.md",
+        "howto/audit.md",
+        "howto/switch_model.md",
+        "reference/models.md",
+    )
 }
 
 
@@ -112,7 +117,7 @@ def scale_page(folder):
 
 
 def serve_page(folder):
-    """Return the variables of the page, such as a model like those of the package implicit."""
+    """Return a model with the attributes of an implicit model, and the ids of its items."""
     random = np.random.default_rng(0)
     model = SimpleNamespace(
         item_factors=random.standard_normal((40, 6)), user_factors=random.standard_normal((30, 6))
@@ -165,7 +170,7 @@ def cases(function):
 
 
 def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
-    """The code blocks of the page on new kernels form modules whose tests and benchmark pass."""
+    """The code blocks of the page form modules, and the tests and the benchmark in them pass."""
     modules = {}
     for path in sorted(NEW_FILES, key=lambda path: path.startswith("tests/")):
         if path.startswith("bench/"):
@@ -208,9 +213,8 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     flat.add(rows)
     _, indices = flat.search(rows[:5], 3)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        # Code that was written for FAISS expects two arrays: first the scores, then the indices.
-        # fastcos returns the indices first. Code for FAISS must fail instead of confusing the
-        # arrays. It fails because the result of a search has three parts.
+        # Code that was written for FAISS expects two arrays, in another order. Such code must fail
+        # instead of confusing the arrays. It fails because the result of a search has three parts.
         _, _ = index.search(rows[:5], 3)
     assert (index.search(rows[:5], 3).indices == indices).all()
     result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")

@@ -106,6 +106,7 @@ def test_first_call_imports_no_other_package(imported_by, call):
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys(['matplotlib', 'PIL', 'rich']))\n"
 
 
+@pytest.mark.slow
 def test_search_and_commands_need_neither_matplotlib_nor_rich(tmp_path):
     code = """
 import fastcos, numpy as np
@@ -134,6 +135,7 @@ print(main(["audit", "rows.npy", "--k", "2", "--out", "audit"]))
     assert "fastcos.plots needs matplotlib: pip install 'fastcos[plots]'" in done.stderr
 
 
+@pytest.mark.slow
 def test_numba_is_not_needed_until_a_kernel_is_compiled(without_numba, tmp_path):
     code = """
 import fastcos, numpy as np, scipy.sparse as sp

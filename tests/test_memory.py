@@ -1,4 +1,4 @@
-"""Public operations work under a hard limit on the size of the address space."""
+"""Memory of the public operations under a hard limit of address space."""
 
 import json
 import subprocess

@@ -37,7 +37,7 @@ def run(capsys):
 
 
 def record(folder, name, commit):
-    """Write a record: one number has the given commit, and all other numbers have HEAD."""
+    """Write a record in which one number has the given commit, and all others the current one."""
     head = subprocess.run(("git", "-C", str(ROOT), "rev-parse", "HEAD"), capture_output=True,
                           check=False, text=True).stdout.strip()  # fmt: skip
     with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:
@@ -132,6 +132,7 @@ def test_a_renewal_changes_the_date_and_the_commit_on_the_pages(tmp_path, run, m
     assert after == f"We ran it ({last.date}, commit {last.commit[:10]})." != before
 
 
+@pytest.mark.slow
 def test_list_shows_command_time_and_age(run):
     answer = run("--list")
     assert answer.returncode == 0, answer.stderr

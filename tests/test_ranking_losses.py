@@ -64,7 +64,7 @@ def in_batch_softmax_of_both_directions(S, chosen):
 
 
 def logistic(S, chosen):
-    """The loss of word2vec with negative sampling; all items but the chosen one are negatives."""
+    """The loss of word2vec with negative sampling; the negatives are all other items."""
     signs = np.full(S.shape, -1.0)
     signs[np.arange(len(S)), chosen] = 1
     return -log_expit(signs * S).sum()
@@ -278,10 +278,7 @@ def test_canonical_factors_of_centred_items_ignore_affine_maps():
 
 
 def train_by_pairs(seed, *, pointwise=False, adam=False):
-    """Train by gradient descent on pairs of items.
-
-    Return the sum of all items before the training, and the sum of all items after it.
-    """
+    """Train by gradient descent on pairs of items; return the sums of items before and after."""
     P, Q, chosen = model(seed)
     rng = np.random.default_rng(seed)
     start, moments, squares = Q.copy(), np.zeros_like(Q), np.zeros_like(Q)
@@ -313,7 +310,8 @@ def test_gradient_descent_on_comparisons_keeps_the_sum_of_the_items(seeds):
             assert abs(before - after).max() > 0.1
 
 
-@pytest.mark.parametrize("loss", [bpr, pytest.param(softmax, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [bpr, softmax])
 @pytest.mark.parametrize("decay", [np.full(N_ITEMS, 0.3), np.geomspace(0.05, 1, N_ITEMS)])
 def test_decay_on_items_centres_their_weighted_mean(loss, decay):
     P, Q, chosen = model(8)

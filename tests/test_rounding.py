@@ -35,7 +35,7 @@ def unit_scaled(X):
     [
         pytest.param(
             measure, n_queries, id=f"{measure}-{'few' if n_queries < 9 else 'many'}",
-            marks=[pytest.mark.slow] * (n_queries < 9 and measure != "cosine"),
+            marks=[pytest.mark.slow] * (measure != "cosine"),
         )
         for measure in MEASURES
         for n_queries in (3, 33)

@@ -30,6 +30,7 @@ def rows(simulation):
     return score_simulation(simulation, "zipf_pareto_focused", 2)
 
 
+@pytest.mark.slow
 def test_sensitivity_rows_match_models_of_their_rank(simulation, rows):
     rest = HeldOutTask.split(simulation.X, np.random.default_rng(2), 1000).training_X
     by_place = {(r.rank, r.strength, r.form): r for r in rows if not r.criterion}

@@ -54,10 +54,7 @@ def certifier(operation, X, A=None, k=None, tolerance=None):
 
 
 def measure(operation, X, source, descriptions, processes, threads):
-    """Measure one operation; return the facts about each call of each library.
-
-    The facts include the time, the memory and the certificate of the call.
-    """
+    """Return the result of one operation: the calls of every library with their certificates."""
     names = [name for name, facts in descriptions.items() if operation in facts["operations"]]
     arguments = arguments_of(operation, X)
     labels = {name: {"name": descriptions[name]["name"]} for name in names}

@@ -1,7 +1,4 @@
-"""Tests of the alignment of retrained models.
-
-The tests plant changes in a model, and compare the results with NumPy.
-"""
+"""Tests of the alignment of retrained models, on planted changes whose answers NumPy computes."""
 
 import numpy as np
 import pytest
@@ -58,10 +55,9 @@ def test_predictions_stay_to_rounding():
 
 
 def test_rotation_is_the_nearest_one():
-    """No further rotation brings the aligned items nearer to the old items.
+    """None of 1,000 other rotations brings the new items nearer to the old items.
 
-    The test tries 1,000 rotations. Half of them are random, and the other half change the solution
-    only slightly.
+    Half of these rotations are random, and the other half are close to the solution.
     """
     rng = np.random.default_rng(2)
     old = rng.standard_normal((60, 3))
@@ -159,6 +155,7 @@ def test_third_of_the_items_new_matched_by_id():
     assert alignment.residual < 0.3
 
 
+@pytest.mark.slow
 def test_chain_of_thirty_days_does_not_drift():
     rng = np.random.default_rng(8)
     users, items = model(rng)

@@ -106,6 +106,7 @@ def test_factors_of_objective_two_are_balanced():
     assert balanced.rsa == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_isotropic_noise_has_equal_dimension_shares():
     rng = np.random.default_rng(4)
     report = audit(rng.standard_normal((600, 16)), k=5)
@@ -171,6 +172,7 @@ def test_identical_users_have_no_query_metric():
     assert report.nearest_parametrization.name == "items_orthonormal"
 
 
+@pytest.mark.slow
 def test_report_is_the_same_for_float32_and_any_threads():
     _, users, items, labels = model(9)
     items, users = items.astype(np.float32), users.astype(np.float32)
@@ -204,6 +206,7 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     assert len(plain["dimension_shares"]) == 6
 
 
+@pytest.mark.slow
 def test_working_memory_does_not_change_the_report(tmp_path):
     _, users, items, labels = model(17, n=200, p=1100, d=48)
     np.save(tmp_path / "items.npy", items)
@@ -278,6 +281,7 @@ def test_duplicates_are_counted():
     assert audit(items, k=5).n_duplicates == 3
 
 
+@pytest.mark.slow
 def test_advice_follows_from_the_report():
     _, users, items, labels = model(16)
     alone, both = audit(items, k=5), audit(items, users, labels=labels, k=5, condition=4.0)
@@ -383,8 +387,8 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         < 0.58
     )
     # On average over all pairs, two products of one department are no closer than two products of
-    # different departments. However, two neighbours are 1.4 times as likely to share a department
-    # as two random products.
+    # different departments. Among neighbours, however, two products share a department 1.4 times as
+    # often as by chance.
     result = report.label_test
     assert result.auc_p > 0.05
     assert result.precision > 1.3 * result.chance

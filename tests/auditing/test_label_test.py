@@ -1,4 +1,4 @@
-"""The label test reports labels that neighbours or pairs recover, but no shuffled labels."""
+"""The label test reports labels that neighbours or pairs recover, but none that fit by chance."""
 
 import dataclasses
 
@@ -39,14 +39,15 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
     assert result.precision > 0.95
     assert result.precision_p <= 0.005 / 3
     assert result.verdict.startswith("The labels are recovered among neighbours")
-    # Rows of the same group are near each other, but most pairs consist of rows of different
-    # groups. Over all pairs, the labels are therefore recovered only weakly.
+    # The rows of one group are near each other, but only few of all pairs are within a group. Over
+    # all pairs, the labels are therefore recovered only weakly.
     assert result.auc < 0.55
     assert ("and weakly over all pairs" in result.verdict) == (result.auc_p <= 0.005 / 3)
     assert not any("labels" in line and "does not show" in line for line in report.advice)
 
 
-@pytest.mark.parametrize("share", [pytest.param(0.03, marks=pytest.mark.slow), 0.01])
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.03, 0.01])
 def test_a_rare_label_is_shown_by_itself(share):
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((1000, 20))
@@ -61,6 +62,7 @@ def test_a_rare_label_is_shown_by_itself(share):
     assert "1 of 4 labels are recovered: rare." in test_result.verdict
 
 
+@pytest.mark.slow
 def test_shuffled_labels_are_not_shown():
     rng = np.random.default_rng(2)
     rows, of = groups(rng, 12, 150, 0.5)
@@ -118,10 +120,7 @@ def test_label_test_equals_its_definition():
 
 
 def noisy_ranking(rng, codes):
-    """Return a ranking of all items by noisy scores.
-
-    On average, pairs with the same label have slightly higher scores than other pairs.
-    """
+    """Return a ranking of all items by noisy scores, which are slightly higher within a label."""
     same = codes[:, None] == codes
     scores = same + 3 * rng.standard_normal(same.shape)
     lists = np.argsort(-scores + 99 * np.eye(len(codes)), axis=1)[:, :5]
@@ -143,10 +142,7 @@ def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
 
 
 def test_precision_divides_by_the_number_of_labelled_neighbours():
-    """The precision of label "b" is 0, because no item of label "b" has a labelled neighbour.
-
-    One item of label "a" has a labelled neighbour.
-    """
+    """Only an item of label "a" has a labelled neighbour, so the precision of label "b" is 0."""
     codes, items = np.repeat([0, 1], 10), np.arange(20)
     lists = np.full((20, 3), -1)
     lists[0, 1] = 1
@@ -180,7 +176,7 @@ def test_deviations_are_counted_in_standard_deviations():
 
 
 def test_each_test_names_the_similarity_that_recovers_best():
-    """Each test of labels reports which similarity recovers the labels best.
+    """Each test names the similarity that recovers the labels best.
 
     One of the three similarities recovers the labels among neighbours, another one recovers them
     over all pairs, and the third one does not recover them.
@@ -247,6 +243,7 @@ def test_the_verdict_names_three_labels_of_many():
     assert verdict.endswith("4 of 9 labels are recovered: p, q, r, ...")
 
 
+@pytest.mark.slow
 def test_label_test_lists_the_labels_that_are_recovered_in_a_table():
     rng = np.random.default_rng(8)
     rows, of = groups(rng, 3, 150)

@@ -147,6 +147,7 @@ def test_only_items_of_both_versions_are_compared(files, capsys):
     assert (diff["n_items"], diff["overlap"]) == (100, 1)
 
 
+@pytest.mark.slow
 def test_popularity_and_a_saved_model_are_read(files, capsys):
     items, users = np.load(files / "items.npy"), np.load(files / "users.npy")
     ones = np.ones((120, 1))
@@ -188,6 +189,7 @@ def test_audit_explore_writes_a_page_of_named_items(files, audited):
     assert "because all three need the embeddings of the users" not in text
 
 
+@pytest.mark.slow
 def test_audit_explore_of_a_model_shows_the_most_popular_first(tmp_path):
     data = simulate_interactions(200, 60, random_state=1)
     model = LinearMF(6).fit(data.X)
@@ -217,11 +219,12 @@ def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
     assert not (files / "p.html").exists()
 
 
+@pytest.mark.slow
 def test_claimed_decay_is_compared_with_the_factors(files, capsys):
-    """The audit checks whether the factors agree with the option `--weight-decay-on both`.
+    """The audit compares the option `--weight-decay-on both` with the factors.
 
-    Random factors are not balanced, so they do not agree with the option. The factors that
-    `canonicalize` returns are balanced, so they agree with it.
+    Random factors are not balanced, so they contradict the option. The factors that `canonicalize`
+    returns confirm it.
     """
     items, users = (np.load(files / f"{side}.npy") for side in ("items", "users"))
     form = canonicalize(users, items)

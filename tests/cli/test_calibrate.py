@@ -37,6 +37,7 @@ def test_calibrate_prints_and_writes_the_same_result(files, capsys):
     assert "<title>Calibration of items.npy" in (out / "calibration.html").read_text()
 
 
+@pytest.mark.slow
 def test_commands_after_copies_calibrate_what_is_kept(files, capsys, monkeypatch):
     monkeypatch.chdir(files)
     rows = np.load("items.npy")

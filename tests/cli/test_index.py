@@ -43,6 +43,7 @@ def test_there_are_at_most_ten_commands():
     assert len(COMMANDS) <= 10
 
 
+@pytest.mark.slow
 def test_next_commands_come_last_and_run(folder, capsys, monkeypatch):
     """Standard output and standard error are one stream, as on a terminal."""
     random = np.random.default_rng(0)

@@ -131,6 +131,7 @@ def test_commands_read_tables_of_vectors(folder, command):
         assert (folder / "n.csv").read_text().split("\n")[1].split(",")[1:] == first
 
 
+@pytest.mark.slow
 def test_ids_of_an_implicit_model_come_from_a_file(folder, capsys):
     """Positions must not be matched with ids in a table: row 1 is not film 1."""
     np.savez("als.npz", item_factors=ITEMS, user_factors=QUERIES)

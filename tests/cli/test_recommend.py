@@ -76,8 +76,7 @@ def test_recommend_follows_the_model_without_what_was_seen(folder, measure, mode
 
     def cosines(R):
         norms = np.sqrt((R * R).sum(axis=1))
-        # Inner products of counts are exact. The same items therefore have equal scores here and in
-        # the command.
+        # Inner products of counts are exact, so the same items tie as in the command.
         scores = R @ R.T / np.outer(norms, norms)
         np.fill_diagonal(scores, -2)
         return scores
@@ -177,16 +176,13 @@ def commands_after(out):
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param(["--measures", "user_item_dot"], "recommend", marks=pytest.mark.slow),
-        pytest.param(
-            ["--measures", "project_back_users", "--seed", "3"], "recommend", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            ["--measures", "zscore_cosine,csls:n_neighbors=5"], "neighbors", marks=pytest.mark.slow
-        ),
+        (["--measures", "user_item_dot"], "recommend"),
+        (["--measures", "project_back_users", "--seed", "3"], "recommend"),
+        (["--measures", "zscore_cosine,csls:n_neighbors=5"], "neighbors"),
         (["--objective", "weight_decay", "--weight-decay", "1.5"], "neighbors"),
     ],
 )
@@ -261,10 +257,9 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("words", [pytest.param(words, marks=needs(words[0])) for words, _ in REAL])
 def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
-    """The recommendation is the same for ten seeds.
+    """The recommendation does not depend on the seed: it rests on all users, or on at least 500.
 
-    It is based on at least 500 users or, in smaller data sets, on all users. With 8 to 33 users,
-    four seeds led to four recommendations.
+    With 8 to 33 users, four seeds led to four recommendations.
     """
     monkeypatch.chdir(tmp_path)
     results = []

@@ -150,6 +150,7 @@ def test_compare_objective_and_rescalings_choose_rows(data, objective, names):
     assert bool(chosen.grid) == (objective == "dropout")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 5])
 def test_compare_leaves_a_column_to_eq2(data, k):
     """With few components, the default regularisation depends on the first singular value."""
@@ -197,7 +198,8 @@ def test_compare_refuses_wrong_arguments(data, arguments, message):
         compare(data[0], **arguments)
 
 
-@pytest.mark.parametrize("labelled", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("labelled", [False, True])
 def test_compare_of_sampled_items_estimates_all(data, labelled):
     X, clusters = data
     chosen = {"n_components": RANK, "regularization": 30.0, "measures": ["dot"], "grid": False}
@@ -280,7 +282,8 @@ def test_compare_stops_at_its_budget(data):
         compare(X, clusters, budget=0)
 
 
-@pytest.mark.parametrize("labelled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("labelled", [False, True])
 def test_compare_default_measures_need_no_choice(data, labelled):
     X, clusters = data
     labels = clusters if labelled else None

@@ -18,8 +18,7 @@ N_USERS, N_ITEMS, DEPTH = 700, 60, 6
 def data():
     """Return four fifths of some interactions, the held-out fifth, and the vectors of a model.
 
-    The interactions depend on taste and popularity. The model is fitted only to the four fifths
-    that are not held out.
+    The interactions depend on taste and popularity. The model is fitted to the four fifths.
     """
     random = np.random.default_rng(0)
     taste, kind = random.integers(0, 3, N_USERS), random.integers(0, 3, N_ITEMS)
@@ -83,6 +82,7 @@ def test_the_best_measure_of_items_is_named_apart(data):
     assert "To find similar items" not in of_items.conclusion
 
 
+@pytest.mark.slow
 def test_biases_count_in_the_scores_of_users_and_items(data):
     seen, held, items, users = data
     biases = np.log(1.0 + (seen.toarray() != 0).sum(axis=0))

@@ -128,12 +128,13 @@ def test_rank_intervals_match_scipy_bootstrap():
         assert interval.high == pytest.approx(truth.high, abs=0.1 * width)
 
 
+@pytest.mark.slow
 def test_rank_does_not_recommend_the_luckiest_of_many():
     wrong = 0
     for seed in range(20):
         values = np.random.default_rng(seed).standard_normal((20, 100)) + 5
         result = ranked(values, np.zeros(100))
-        # By chance, the best of the 20 candidates looks better than the baseline.
+        # By chance, the best of 20 looks better than the baseline.
         assert result.rows[0].gain.value > 0
         wrong += result.recommended != result.baseline
     assert wrong <= 3
@@ -199,8 +200,9 @@ def test_label_task_precision_counts_ties_in_part():
         assert result[i] == pytest.approx(np.mean(shares), abs=0.02)
 
 
+@pytest.mark.slow
 def test_rare_labels_are_recovered_per_class():
-    """A rare label can count as recovered even if it never wins a vote of ten neighbours.
+    """A rare label can count as recovered although a vote of ten neighbours never names it.
 
     Here, the rare label belongs to 2 % of the items, which are close to each other.
     """
@@ -217,6 +219,7 @@ def test_rare_labels_are_recovered_per_class():
     assert comparison.chance_level["precision@10 per class"] == pytest.approx(base, abs=0.01)
 
 
+@pytest.mark.slow
 def test_labels_of_scattered_groups_are_recovered_locally():
     """Labels of scattered groups are recovered among neighbours.
 
@@ -286,6 +289,7 @@ def test_compare_vectors_finds_the_measure_of_ratings():
     assert nothing.conclusion.startswith("No measure agrees with these ratings")
 
 
+@pytest.mark.slow
 def test_compare_without_labels_ranks_by_ndcg():
     X, _ = clustered_interactions(600, 80)
     chosen = ["dot", "whitened_cosine", "user_item_dot"]
@@ -405,6 +409,7 @@ def test_compare_eq2_cosine_is_the_cosine_under_eq2():
     assert abs(of_eq2 - scores[leaderboard.baseline]) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labelled", [True, False])
 def test_compare_without_a_model_compares_columns(labelled):
     X, clusters = clustered_interactions()
@@ -439,6 +444,7 @@ def test_compare_without_a_model_compares_columns(labelled):
     )
 
 
+@pytest.mark.slow
 def test_columns_that_exceed_the_working_memory_are_left_out():
     X, clusters = clustered_interactions()
     enough = 32 * X.shape[0] * X.shape[1] / 2**20
@@ -455,6 +461,7 @@ def test_columns_that_exceed_the_working_memory_are_left_out():
         assert reasons == ({} if is_enough else dict.fromkeys(names, reason))
 
 
+@pytest.mark.slow
 def test_compare_fits_a_model_per_preprocessing():
     X, clusters = clustered_interactions()
     steps = ["standardize_columns", "center_rows", "double_center", "ips_columns", "shifted_ppmi"]
@@ -494,9 +501,8 @@ def test_compare_vectors_refuses_wrong_arguments(arguments, message):
 def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
     """Labels must have enough distinct permutations for a test.
 
-    If two equally frequent labels are exchanged, the same items share a label as before, so this is
-    no new permutation. Of the 924 permutations of two labels with 6 items each, only 462 are
-    therefore distinct.
+    The exchange of two equally frequent labels gives no new permutation. Of the 924 permutations of
+    two labels with 6 items each, only 462 are therefore distinct.
     """
     rows, few = blobs()[0], np.full(120, -1)
     X = np.abs(np.random.default_rng(0).standard_normal((200, 120)))
@@ -516,6 +522,7 @@ def test_compare_refuses_wrong_preprocessing():
         compare(X, clusters, n_components=6, preprocessing=["tfidf"])
 
 
+@pytest.mark.slow
 def test_compare_vectors_identical_on_one_and_two_threads(monkeypatch):
     rows, labels = blobs()
     two = compare_vectors(rows, labels)
@@ -525,6 +532,7 @@ def test_compare_vectors_identical_on_one_and_two_threads(monkeypatch):
     assert [row.score for row in one.rows] == [row.score for row in two.rows]
 
 
+@pytest.mark.slow
 def test_rank_names_what_is_not_distinguishable():
     random = np.random.default_rng(7)
     values = random.standard_normal((5, 400))
@@ -542,6 +550,7 @@ def test_rank_names_what_is_not_distinguishable():
     assert not ranked(values - 3, np.zeros(400)).not_distinguishable
 
 
+@pytest.mark.slow
 def test_held_out_users_are_many_or_all_and_few_are_reported():
     for n_users in (300, 650):
         X, _ = clustered_interactions(n_users)

@@ -1,4 +1,4 @@
-"""The functions that read interactions, labels and vectors agree with a loop over CSV cells."""
+"""Readers of interactions, labels and vectors are compared with a loop over the cells of a CSV."""
 
 import contextlib
 import csv
@@ -263,6 +263,7 @@ def test_a_byte_that_is_not_utf_8_is_refused_and_shown(tmp_path, byte):
     refused(path, "column 'user' must be UTF-8 text", f"a\\x{byte:02x}")
 
 
+@pytest.mark.slow
 def test_progress_counts_stored_bytes(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 10**9, (8_000, 2)).tolist()

@@ -62,8 +62,8 @@ def doubled(value=3.0):
 
 
 def test_numba_uses_our_cache(cache):
-    # If a new release of Numba changed its private classes, compiled code would no longer be
-    # stored, and no error would be raised. This test would then fail.
+    # If a new release of Numba changed its private classes, there would be no cache, and no error.
+    # This test would then fail.
     assert doubled() == (6.0, False)
     assert len(entries(cache)) == 1
     assert doubled() == (6.0, True)
@@ -192,7 +192,7 @@ def test_cached_code_runs_without_numbas_registries(package, tmp_path):
 
 
 def as_tier(tier):
-    """Return the environment variables that make Numba compile for a tier of CPUs."""
+    """Return the environment variables with which a process compiles for a tier of CPUs."""
     return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), cpu.code_name(tier), strict=True))
 
 
@@ -772,8 +772,7 @@ def searches(tmp_path, before="", **environment):
 # After this code has run, the system seems not to know the current user. This happens in containers
 # with an arbitrary user id.
 NO_HOME = "import os, pwd; pwd.getpwuid = {}.__getitem__\n"
-# For the user root, neither os.access nor the file system refuses any path. This code therefore
-# replaces functions of the module os by functions that refuse some paths.
+# Neither os.access nor the file system refuses anything to root, so this code replaces the calls.
 FORBIDDEN = """
 import errno, os
 def refuse(call):
@@ -794,12 +793,10 @@ def test_searches_without_a_home_directory_are_answered(tmp_path):
     assert printed == ["True", "None"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variable",
-    [
-        "FASTCOS_CACHE_DIR",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("HOME", "XDG_CACHE_HOME")),
-    ],
+    ["FASTCOS_CACHE_DIR", "HOME", "XDG_CACHE_HOME"],
 )
 def test_searches_with_a_forbidden_cache_are_answered(tmp_path, variable):
     printed, _ = searches(tmp_path, FORBIDDEN, **{variable: "/secret/home"})
@@ -834,6 +831,7 @@ def test_compiling_without_a_home_directory_warns_once(monkeypatch):
     assert not code_cache.is_writable()
 
 
+@pytest.mark.slow
 def test_importing_all_kernels_requests_no_amx_permission():
     code = (
         "import importlib, pkgutil\n"

@@ -49,9 +49,9 @@ def driven(rows_kernel, *arguments):
     return out
 
 
-# For each combination of types, a separate loop is compiled, so the default tests contain only one
-# combination.
-@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
+# Each combination of types compiles its own loop, so the default tests contain only one of them.
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shifted", [False, True])
 def test_prange_driver_passes_arguments_of_every_type(dtype, shifted):
     rows, low, high = np.random.default_rng(0).random((3, 40)).astype(dtype)
@@ -68,6 +68,7 @@ def test_prange_driver_passes_views():
     np.testing.assert_array_equal(driven(doubled, values[::2]), np.arange(40) * 4)
 
 
+@pytest.mark.slow
 def test_prange_driver_distinguishes_kernels():
     values = np.arange(40.0)
     for _ in range(2):

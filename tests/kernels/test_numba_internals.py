@@ -114,6 +114,7 @@ def numba_process(tmp_path_factory):
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "name"), CASES)
 def test_a_private_name_that_numba_lacks_has_a_fall_back(numba_process, tmp_path, group, name):
     has_cache, has_intermediate_code = group != "cache", group not in ("cache", "intermediate code")
@@ -148,7 +149,7 @@ print(hashlib.sha256(norms.tobytes()).hexdigest())
 @pytest.mark.slow
 def test_vector_operations_take_llvm_s_own_pointers(tmp_path):
     # A later release of llvmlite will not support typed pointers. If the first variable below is 0,
-    # the current release already writes no typed pointers.
+    # the current release writes no typed pointers either.
     digests = []
     for typed in ("1", "0"):
         variables = {

@@ -9,6 +9,9 @@ from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import INVERSE_STEP, MAX_RESIDUAL, THRESHOLD
 from tests.kernels.inputs import frozen, frozen_rows
 
+# These tests compile kernels that only they call; tests/search/test_projection.py is not slow.
+pytestmark = pytest.mark.slow
+
 if not tiles.AVAILABLE:
     pytest.skip("vector IR", allow_module_level=True)
 

@@ -91,7 +91,7 @@ def some_rows(kind):
     return rows.astype(np.float32) if kind == "float32" else rows
 
 
-@pytest.mark.parametrize("kind", ["even", "spiky", "float32"])
+@pytest.mark.parametrize("kind", ["even", "spiky", pytest.param("float32", marks=pytest.mark.slow)])
 def test_recos_rows_equals_sorted_python_lists(kind):
     rows = some_rows(kind)
     columns = np.random.default_rng(0).integers(-1, 60, (60, 25))

@@ -1,7 +1,4 @@
-"""The samples of every algorithm have the right distribution.
-
-The tests compare the samples with an enumeration of all sets, and with samples from NumPy.
-"""
+"""The samples of every algorithm have the distribution that enumeration and NumPy give."""
 
 from itertools import combinations, pairwise, permutations
 

@@ -64,9 +64,9 @@ def query_codes(isa, depth, seed):
     if isa != "avx2":
         return codes(depth, seed)
     rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
-    # A step consists of 2 words, and each word has 2 halves. `shares` has four axes: the queries,
-    # the steps, the halves, and the 4 codes whose products are added. Two of these 4 codes are in
-    # the first word of the step, and the other two are in the same half of the second word.
+    # `shares` has four axes: the queries, the steps of 2 words each, the 2 halves of a word, and
+    # the 4 codes whose products are added. Of these 4 codes, 2 are in the first word and 2 in the
+    # second word, in the same half of each.
     shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
     groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
     groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])
@@ -90,19 +90,14 @@ def laid_out(isa, items, queries):
     return *words, width // 4
 
 
-def coded_cases(*isas, with_many=True):
+def coded_cases(*isas):
     """Return pairs of an instruction set and a number of columns.
 
-    A test with the largest number of columns takes long. The default tests use this number with
-    only one instruction set. If `with_many` is False, the default tests do not use this number.
+    Tests with the largest number of columns take long, so they are slow tests.
     """
-    best = next((isa for isa in isas if isa in cpu.supported_isas()), None)
     many = tiles.MAX_CODED_COLUMNS
     return [
-        pytest.param(
-            isa, depth,
-            marks=[pytest.mark.slow] * (depth == many and not (with_many and isa == best)),
-        )
+        pytest.param(isa, depth, marks=[pytest.mark.slow] * (depth == many))
         for isa in isas
         for depth in (1, 4, 5, 63, 64, 65, 300, many)
     ]  # fmt: skip
@@ -125,7 +120,7 @@ def test_score_panel_int8_is_exact(isa, depth):
         np.testing.assert_array_equal(found[:, :used], expected, err_msg=f"{used} queries")
 
 
-@pytest.mark.parametrize(("isa", "depth"), coded_cases("vnni", "avxvnni", "avx2", with_many=False))
+@pytest.mark.parametrize(("isa", "depth"), coded_cases("vnni", "avxvnni", "avx2"))
 @pytest.mark.parametrize("by_item", [False, True])
 def test_multiply_run_is_exact(isa, depth, by_item):
     """A run multiplies two panels, and skips the panel between them."""

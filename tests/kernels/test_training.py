@@ -8,6 +8,9 @@ import pytest
 from fastcos.kernels import training
 from tests.kernels.inputs import frozen
 
+# The tests that train CosineMF are slow, because compiling the training takes 5 s.
+pytestmark = pytest.mark.slow
+
 CASES = list(itertools.product((True, False), (True, False), (0.0, 0.3)))
 
 
@@ -72,10 +75,7 @@ def slow_loss(q, unit, softmax, penalty):
 
 
 def run(q, unit, softmax, penalty, rate=0.0, first=0, masked=None):
-    """Call both kernels as in training: first on blocks of users, then on blocks of items.
-
-    The gradients and losses are NaN before the first kernel writes them.
-    """
+    """Call both kernels in the same way as the training; their outputs first contain sentinels."""
     f = {k: np.asarray(q[k], np.float32) for k in ("x", "weights", "A", "B", "bias", "counts")}
     p, d = f["A"].shape
     n, m, nnz = len(q["rows"]), len(q["drawn"]), len(q["indices"])

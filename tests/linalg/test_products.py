@@ -1,4 +1,4 @@
-"""Products with sparse matrices (plain, centred or scaled) equal those with dense matrices."""
+"""Products of sparse and dense matrices (plain, centred, scaled), against dense arithmetic."""
 
 from fractions import Fraction
 
@@ -75,6 +75,7 @@ def test_matmul_validates_a_matrix_on_the_way(X, rng, kernels, dtype):
     assert operators.is_plain() or kernels == [FUSED, FUSED]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(buffer_pool.MADV_FREE is None, reason="no memory is reused")
 def test_matmul_streams_into_a_freed_buffer(rng):
     n = 2**18
@@ -135,7 +136,15 @@ def test_fused_matmul_refuses_a_wrong_shape(X):
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8, bool])
+@pytest.mark.parametrize(
+    "dtype",
+    # The other types are read as one of these two.
+    [
+        np.float32,
+        *(pytest.param(t, marks=pytest.mark.slow) for t in (np.float64, np.int32, np.uint8)),
+        bool,
+    ],
+)
 def test_products_of_every_format_and_type(X, rng, form, dtype):
     X = X.astype(dtype).asformat(form)
     dense = X.toarray().astype(np.float64)

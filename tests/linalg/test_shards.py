@@ -105,7 +105,7 @@ def products_of(X, factors, n_threads):
 @pytest.mark.parametrize(
     "per_column", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (15, 48))]
 )
-@pytest.mark.parametrize("entries", [400, 10**6])
+@pytest.mark.parametrize("entries", [pytest.param(400, marks=pytest.mark.slow), 10**6])
 def test_products_out_of_core_have_the_bits_of_one_csr(
     matrix, per_column, entries, tmp_path, monkeypatch
 ):

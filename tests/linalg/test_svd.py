@@ -1,7 +1,4 @@
-"""The certificate of the SVD is true for any matrix.
-
-The tests compare the certificate with the singular values that LAPACK computes in float64.
-"""
+"""The certificate of the SVD holds for any matrix, according to LAPACK's results in float64."""
 
 import warnings
 
@@ -206,6 +203,7 @@ def test_randomized_svd_repeats_and_can_omit_u():
     np.testing.assert_array_equal(without.Vt, first.Vt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_randomized_svd_bits_do_not_depend_on_threads(dtype):
     X = sparse_matrix(n=2000, p=1000, dtype=dtype)
@@ -252,6 +250,7 @@ def test_randomized_svd_names_invalid_arguments(arguments, message):
         randomized_svd(np.ones((40, 30)), **arguments)
 
 
+@pytest.mark.slow
 def test_randomized_svd_of_a_steep_spectrum():
     """As in market baskets, the 50th value is 1e-4 of the first, and the tail decays slowly."""
     rng = np.random.default_rng(0)
@@ -298,10 +297,10 @@ def test_svd_progress_extrapolates_the_total():
     report.check(1e-1)
     report.add(32)
     # The last 32 columns reduced the error to a tenth. The error must still fall by a factor of
-    # 10^4, that is, to a tenth four more times. The report therefore expects 4 x 32 more columns.
+    # 10^4, so the report expects 4 x 32 more columns.
     report.check(1e-2)
     report.add(1)
-    report.check(1.0)  # The error did not decrease, so no rate can be estimated.
+    report.check(1.0)  # Without a decrease, no rate can be estimated.
     report.add(1000)
     after = 64 + 4 * 32 + 10
     assert calls == [(0, before), (32, before), (64, before), (65, after), (1065, 1075)]

@@ -1,7 +1,4 @@
-"""Scores of recommendation lists equal the scores of a Python loop, ranx and scikit-learn.
-
-The scores measure how well the lists recover the held-out items.
-"""
+"""Ranking scores for held-out items equal those of a Python loop, ranx and scikit-learn."""
 
 import functools
 

@@ -89,6 +89,7 @@ def test_auc_of_counts_low_is_never_negative():
     assert auc.auc_of_counts(counts, np.array([[0], [1]]))[:2] == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_pair_auc_sorts_up_to_the_documented_size():
     # 2,896 rows have 4,191,960 pairs, and the limit for sorting is 2^22 = 4,194,304 pairs.
     items, labels = oracles.blobs(3, n=2897)
@@ -110,9 +111,10 @@ def test_pair_auc_is_independent_of_tasks():
     assert one == eight
 
 
+@pytest.mark.slow
 def test_auc_of_scores_counts_more_than_a_million():
-    # The scores in `same` are 1, 2, ..., and the scores in `other` are 0.5, 1.5, ... A score of i
-    # in `same` is therefore higher than exactly i of the scores in `other`.
+    # The scores in `same` are 1, 2, ..., and the scores in `other` are 0.5, 1.5, ... The score i in
+    # `same` is therefore higher than exactly i scores in `other`.
     n = 2**21 + 3
     same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
     np.random.default_rng(0).shuffle(same)
@@ -248,6 +250,7 @@ def test_recovery_refuses_labels_without_both_kinds(metric, labels, rule):
         metric([[1, 0], [1, 1], [2, 1], [0, 0]], labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
 def test_recovery_is_bit_identical_over_threads(n_threads):
     items, labels = oracles.blobs(7, n=700, d=20)

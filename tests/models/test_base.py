@@ -51,6 +51,7 @@ def test_linear_mf_recommends_the_largest_scores(X, objective, center):
     assert_best_scores(model, X, 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_cosine_mf_recommends_the_largest_scores(X, similarity):
     model = CosineMF(5, similarity=similarity, max_iter=2).fit(X)
@@ -74,7 +75,11 @@ def test_recommend_is_independent_of_blocks_of_users():
     assert calls[-1] == (90 * COPIES, 90 * COPIES)
 
 
-@pytest.mark.parametrize("model", [LinearMF(3), CosineMF(3, max_iter=1)], ids=["linear", "cosine"])
+@pytest.mark.parametrize(
+    "model",
+    [LinearMF(3), pytest.param(CosineMF(3, max_iter=1), marks=pytest.mark.slow)],
+    ids=["linear", "cosine"],
+)
 def test_recommend_takes_data_frames(model):
     pandas = pytest.importorskip("pandas")
     X = np.random.default_rng(0).poisson(1.0, (30, 8)).astype(np.float64)

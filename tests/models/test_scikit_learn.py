@@ -17,7 +17,12 @@ import fastcos
 # parameter. If the estimator has no parameters, the name is None.
 ESTIMATORS = [
     (fastcos.LinearMF(3, regularization=1.0), "regularization", [0.5, 20.0]),
-    (fastcos.CosineMF(3, max_iter=3, random_state=0), "n_components", [2, 4]),
+    pytest.param(
+        fastcos.CosineMF(3, max_iter=3, random_state=0),
+        "n_components",
+        [2, 4],
+        marks=pytest.mark.slow,
+    ),
     (fastcos.models.NormalizeRows(), None, []),
     (fastcos.models.PopularityWeights(), "column_power", [0.0, 1.0]),
     (fastcos.models.ShiftedPPMI(), "shift", [1.0, 5.0]),

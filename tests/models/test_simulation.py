@@ -102,6 +102,7 @@ def test_parameters_simulate_the_same_again():
 SIX_TASKS = {"n_users": 9000, "n_items": 200, "random_state": 4}
 
 
+@pytest.mark.slow
 def test_simulation_is_bit_identical_over_threads():
     alone = bytes_of(simulate_interactions(**SIX_TASKS, n_threads=1))
     for n_threads in (2, 3, 8):
@@ -156,7 +157,7 @@ def test_popularity_rank_zipf_is_a_power_of_the_rank():
         descending = -np.sort(-popularity)
         exponents.append(-np.log2(descending[1]))
         np.testing.assert_allclose(descending, np.arange(1, len(descending) + 1) ** -exponents[-1])
-        # The items are not numbered by their popularity.
+        # The popularity does not follow the item numbers.
         assert abs(scipy.stats.spearmanr(popularity, np.arange(len(popularity)))[0]) < 0.4
     assert 0.5 <= min(exponents) < max(exponents) <= 1.5
 

@@ -1,7 +1,4 @@
-"""The dense float64 formula of every measure, implemented without any code of this project.
-
-A formula takes the queries Q and the rows B, and returns the scores (n, p).
-"""
+"""Every measure as a dense float64 formula from (Q, B) to scores (n, p), without our code."""
 
 import numpy as np
 import scipy  # SciPy's submodules are imported only when used, as bench imports this module often
@@ -84,7 +81,7 @@ def augmented(Q, B, beta, normalized=False):
 
 
 def others(scores):
-    """Return the scores of all items with all items, without the diagonal."""
+    """Return scores without the diagonal, for queries that are the items themselves."""
     n = len(scores)
     return scores[~np.eye(n, dtype=bool)].reshape(n, n - 1)
 

@@ -23,10 +23,7 @@ def blas_threads():
 
 @pytest.fixture(scope="module")
 def run_alone():
-    """Return a function that runs a program in a new process.
-
-    The process has one Python thread, and BLAS has two threads.
-    """
+    """Return a function that runs a program in a process with one Python and two BLAS threads."""
     if config.count_cpus() < 2:
         pytest.skip("BLAS has one thread on one core")
     variables = {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
@@ -189,6 +186,7 @@ with another_thread(fork, is_daemon=True) as do_next, parallel.one_blas_thread()
 """)
 
 
+@pytest.mark.slow
 def test_no_thread_of_blas_spins_after_an_svd(run_alone):
     run_alone("""
 import numpy as np

@@ -53,9 +53,8 @@ def test_more_children_forked_beside_every_search_end():
 
 
 # The child is forked while Numba is being imported, or while Numba compiles.
-@pytest.mark.parametrize(
-    "wait", [0.3, *(pytest.param(w, marks=pytest.mark.slow) for w in (0.1, 0.6))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", [0.3, 0.1, 0.6])
 def test_child_forked_beside_a_compilation_ends(wait, tmp_path):
     ended = python("-c", COLD.format(wait=wait), FASTCOS_CACHE_DIR=str(tmp_path))
     assert ended.stdout.strip() == "0", ended.stderr

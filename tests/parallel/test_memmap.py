@@ -1,4 +1,4 @@
-"""Audits and leaderboards are the same for memory-mapped rows and for rows in memory."""
+"""Memory-mapped rows lead to the same audits and leaderboards as rows in memory."""
 
 import json
 import subprocess
@@ -38,6 +38,7 @@ def on_disk(folder, **arrays):
         yield np.load(folder / f"{name}.npy", mmap_mode="r")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_mib")
 def test_audit_of_mapped_rows_equals_rows_in_memory(model, tmp_path):
     items, users, labels, popularity = model

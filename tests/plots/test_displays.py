@@ -1,7 +1,4 @@
-"""Figures of a model and of an audit have the same style, and are drawn on the given axes.
-
-Drawing a figure does not show it.
-"""
+"""Figures of a model and of an audit are drawn on the given axes in one style, but not shown."""
 
 import dataclasses
 
@@ -82,6 +79,7 @@ def test_robustness_display_labels_ticks_apart(report, condition):
     assert np.diff(places).min() > 30
 
 
+@pytest.mark.slow
 def test_dimension_shares_display_draws_the_largest():
     wide = audit(np.random.default_rng(1).standard_normal((80, 70)), k=3)
     heights = [bar.get_height() for bar in DimensionSharesDisplay(wide).plot().ax_.patches]

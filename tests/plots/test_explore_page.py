@@ -1,4 +1,4 @@
-"""In a real browser, the page that lets readers change D shows the same numbers as Python."""
+"""In a real browser, the page on which readers move D shows the same numbers as Python."""
 
 import json
 from pathlib import Path
@@ -135,6 +135,7 @@ def test_address_keeps_the_state(browser, small_page, tmp_path):
     wait(browser, "return location.hash.startsWith('#a=-0.5&b=0&')")
 
 
+@pytest.mark.slow
 def test_figure_page_without_labels_says_what_its_background_is(small):
     comparison = compare(small[1], n_components=4, measures=["cosine"], grid=False)
     page = figure_page(comparison, small[1])
@@ -316,9 +317,9 @@ function milliseconds(work) {
 def test_redraw_of_a_thousand_items_follows_a_drag(browser, paper, tmp_path):
     """A redraw takes less than 50 ms or, on a slow machine, less than 1.5 times the time of a loop.
 
-    The loop multiplies all pairs of rows. On two cores of an idle Intel Xeon (Emerald Rapids), the
-    median time of a redraw is 49 ms, and that of the loop is 42 ms. If the machine is busy, a
-    redraw takes 81 ms, and the loop takes 76 ms.
+    The loop multiplies all pairs of rows. On two cores of an Intel Xeon (Emerald Rapids), the
+    median times of redraw and loop are 49 and 42 ms if the machine is idle, and 81 and 76 ms if it
+    is busy.
     """
     load(browser, figure_page(paper[1], paper[0]), tmp_path)
     wait(browser, "return document.getElementById('pad').dataset.ready === 'true'", 60)

@@ -150,6 +150,7 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.slow
 def test_page_of_a_minimal_report():
     rng = np.random.default_rng(3)
     text = "".join(read(audit_page(audit(rng.standard_normal((30, 1)), k=3))).text)

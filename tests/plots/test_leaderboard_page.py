@@ -1,4 +1,4 @@
-"""In a real browser, a leaderboard page shows the rows and neighbours that Python computed."""
+"""In a real browser, the page of a leaderboard shows the rows and neighbours from Python."""
 
 import json
 import re
@@ -175,6 +175,7 @@ def test_pages_of_few_rows_and_of_users(browser, tmp_path):
     check_silent(browser)
 
 
+@pytest.mark.slow
 def test_page_leaves_out_rows_and_says_so():
     rows = np.random.default_rng(2).standard_normal((80, 4))
     few = compare_vectors(rows, np.arange(80) % 2, measures=["csls"], n_examples=64)

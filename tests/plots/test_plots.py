@@ -81,6 +81,7 @@ def test_maps_without_labels_have_no_truth_panel():
     assert len(SimilarityMapsDisplay.from_comparison(result, every=True).images) == 7
 
 
+@pytest.mark.slow
 def test_maps_name_the_labels_beside_their_blocks():
     X, clusters = clustered_interactions()
     kinds = np.array(["western", "comedy", "a name of more than sixteen letters"])

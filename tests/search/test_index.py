@@ -263,6 +263,7 @@ def test_forked_children_search_the_same_index(items, queries):
         process.join()
 
 
+@pytest.mark.slow
 def test_a_search_during_a_change_sees_the_old_or_the_new_items(items, queries):
     found = soak(1, items, queries[:50])
     assert found["searches"] > 100

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+# The new process compiles kernels, and reports the memory of all cases together.
+pytestmark = pytest.mark.slow
+
 WORKING_MEMORY = 16.0
 # The memory in MiB that a call may take in addition to working_memory, its inputs and its outputs.
 SLACK = 12.0
 # Each case has three parts. The first part is code that makes the inputs. The second part is the
-# call. The third part is a number or a text. If it is a number, the outputs and the copies of the
-# inputs may take this many MiB. If it is a text, the call must be refused, and the error message
-# must begin with this text.
+# call. The third part is a number or a text. A number is the memory in MiB that the outputs and
+# copies of the inputs may take. A text says that the call must be refused; it is the beginning of
+# the expected error message.
 CASES = {
     "two sparse rows of 2**26 columns": (
         "columns = [0, 7, 7, 2**26 - 1]\n"
@@ -143,22 +146,8 @@ def measurements(names):
     return {name: (peak, error) for name, peak, error in map(json.loads, done.stdout.splitlines())}
 
 
-# Each kind of work, and each kind of refusal, has one case in the default tests. The others are
-# slow tests.
-REPRESENTATIVES = {
-    "more sparse items than fit", "one long id", "pairs of an index", "too many pairs",
-    "near-duplicates", "blocks of distances",
-}  # fmt: skip
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in REPRESENTATIVES))
-        for name in CASES
-    ],
-)
+@pytest.mark.parametrize("name", CASES)
 def test_working_memory_holds_or_the_call_is_refused(name, request):
     chosen = [item for item in request.session.items if item.path == request.path]
     peak, error = measurements(tuple(item.callspec.params["name"] for item in chosen))[name]

@@ -180,6 +180,7 @@ def test_canaries_are_copied(tmp_path):
     SimilarityIndex.open(tmp_path / "index").check_canaries(CANARIES)
 
 
+@pytest.mark.slow
 def test_model_is_kept_and_compared_from_the_shell(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.savez("items.npz", ids=np.arange(5, 205), vectors=ROWS)

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
 def run(code, cache, *, cwd=ROOT, timeout=280, arguments=(), **environment):
     """Run a program with its own cache and without native code; return the finished process."""
     variables = {"FASTCOS_CACHE_DIR": str(cache), "FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
-    variables["FASTCOS_REQUIRE_NATIVE"] = ""  # tests/test_native_wheel.py runs these tests, too
     return subprocess.run(
         [sys.executable, *arguments, "-c", code], env={**os.environ, **variables, **environment},
         cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout,
@@ -94,8 +93,8 @@ print(digest.hexdigest())
 
 @pytest.mark.slow
 def test_first_calls_compile_nothing(tmp_path):
-    # On a busy machine, searches in NumPy may take long. fastcos would then start a background
-    # process that compiles kernels, but FASTCOS_BACKGROUND=0 prevents this.
+    # On a busy machine, searches in NumPy may take long. They would then start a background process
+    # that compiles kernels, so FASTCOS_BACKGROUND=0 forbids this process.
     in_numpy = run(FIRST_CALLS, tmp_path / "c", FASTCOS_BACKGROUND="0")
     assert in_numpy.returncode == 0, in_numpy.stderr
     assert not (tmp_path / "c").exists()
@@ -219,6 +218,7 @@ def test_searches_of_another_type_compile_nothing(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_background_process_runs_no_code_of_the_working_directory(tmp_path):
     (tmp_path / "numba.py").write_text("open('was_run', 'w')")
     (tmp_path / "numpy.py").write_text("open('was_run', 'w')")
@@ -241,6 +241,7 @@ assert not background.is_running()
     assert len(done.stderr.strip().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_the_background_process_has_the_path_of_its_parent(tmp_path):
     # The program adds entries to its path. The background process can find Numba only through these
     # entries.
@@ -339,6 +340,7 @@ print(index.explain(1, 1).code)
 """
 
 
+@pytest.mark.slow
 def test_without_numba_numpy_answers_however_long(tmp_path, without_numba):
     path = os.pathsep.join([str(ROOT), str(without_numba)])
     done = run(WITHOUT_NUMBA, tmp_path, arguments=["-S"], PYTHONPATH=path)

@@ -1,7 +1,4 @@
-"""Tests of the exact scores of candidates, and of their certificate.
-
-The certificate says how many of the nearest neighbours the candidates lack at most.
-"""
+"""Exact scores of candidate lists, and what their certificate says about the other items."""
 
 import numpy as np
 import pytest
@@ -70,6 +67,7 @@ def test_rescore_keeps_the_digits_of_tiny_rows():
     np.testing.assert_array_equal(result.indices, expected.indices)
 
 
+@pytest.mark.slow
 def test_certificate_is_right_in_10000_cases_and_not_vacuous():
     random = np.random.default_rng(5)
     certain = whole = 0
@@ -92,8 +90,8 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         absent = (~(best[:, :, None] == result.indices[:, None]).any(axis=2)).sum(axis=1)
         assert (absent <= result.missing).all(), seed
         certain += (result.missing == 0).sum()
-        # No valid bound of a query is lower than the best true score of the items outside the
-        # query's list. With this score as the bound, as many queries as possible are certified.
+        # The lowest valid bound of a query is the best true score of the items that are not in its
+        # list. No other valid bounds can certify more queries.
         kth = np.sort(truth, axis=1)[:, -k]
         whole += ((absent == 0) & (remaining.max(axis=1) < kth)).sum()
     assert 2000 < certain <= whole

@@ -33,8 +33,8 @@ each_measure = pytest.mark.parametrize("measure", FORMS)
 def most_with_cosine(parameter, values, with_others):
     """Parametrise by measure and by `values`.
 
-    The default tests combine the measure cosine with all values of the parameter. They combine each
-    other measure only with the values in `with_others`.
+    The default tests combine the measure cosine with all values, and the other measures only with
+    the values in `with_others`.
     """
     return pytest.mark.parametrize(
         ("measure", parameter),
@@ -378,6 +378,7 @@ def test_an_interrupt_stops_a_search_within_half_a_second():
     assert worked_on < 0.1
 
 
+@pytest.mark.slow
 def test_both_drivers_give_the_same_bits():
     X, before = gaussian(3000, 40), config.backend()
     expected = top_k(X, k=10)

@@ -74,7 +74,8 @@ def test_cosine_interval_rescalings_attain_both_ends(n):
             assert cosine(x / D, y / D) == pytest.approx(end, abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.long])])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [20, pytest.param(1000, marks=pytest.mark.long)])
 def test_cosine_interval_bounds_a_numerical_minimiser(n):
     reached = 0
     for rng, x, y, condition in pairs(3, n, 7):
@@ -149,7 +150,7 @@ def test_unbounded_range_holds_and_is_approached():
 
 
 def two_position_cosines(x, y):
-    """Return cosines for weights of which all except for one or two are almost 0.
+    """Return cosines for weights that are almost 0 except at one or two positions.
 
     The remaining weights are 1e-14.
     """

@@ -1,4 +1,4 @@
-"""Tests of which names, parameters and custom measures the registry accepts or refuses."""
+"""Names, parameters and custom measures: which are found, and which are refused."""
 
 import csv
 import inspect

@@ -1,7 +1,4 @@
-"""Argument checks return valid values in one form, and refuse all other values.
-
-The message of a refusal names the argument and the rule.
-"""
+"""Argument checks return valid values in one form, and refuse others by name and rule."""
 
 import os
 import re

@@ -62,6 +62,7 @@ def parts(X):
     return (X.indptr.astype(np.int64), X.indices, X.data), None, 1
 
 
+@pytest.mark.slow
 def test_products_with_wide_integers_are_the_same(X, monkeypatch):
     Q = np.random.default_rng(0).standard_normal((60, 8))
     wide = X.copy()

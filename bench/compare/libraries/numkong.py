@@ -1,4 +1,4 @@
-"""NumKong multiplies packed unit rows; then NumPy's argpartition selects the nearest items."""
+"""NumKong: its packed product multiplies unit rows, then NumPy's argpartition selects the best."""
 
 import numkong
 import numpy as np

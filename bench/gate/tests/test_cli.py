@@ -1,7 +1,6 @@
 """Tests of the command on a toy project in a git repository.
 
-By default, the tests make one short run. The options ``-m slow`` and ``-m long`` select further runs, which
-take longer.
+By default, one short run is made. The options ``-m slow`` and ``-m long`` select the longer runs.
 """
 
 import json
@@ -129,8 +128,8 @@ WORDS = (
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
-# If a benchmark takes the same time in base and in head, its comparison at the default tolerance needs up to
-# 80 pairs on a busy machine. The tests therefore use a larger tolerance.
+# A benchmark may take the same time in base and in head. At the default tolerance, its comparison then needs
+# up to 80 pairs if the machine is busy. The tests therefore use a larger tolerance.
 LOOSE = ("--tolerance", "0.5")
 SLOWER = "| **slower** | `benchmarks/test_toy.py::test_work` |"
 SITUATIONS = {

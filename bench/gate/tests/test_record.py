@@ -1,7 +1,6 @@
 """Tests of the folder ``record``.
 
-The numbers in the README of the folder must follow from the recorded files, and the toy project of the
-folder must work.
+The files in the folder must yield the numbers in its README, and its toy project must work.
 """
 
 import json

@@ -84,7 +84,7 @@ def project(folder, change):
 
 
 def clean_environment():
-    """Return the environment of this process, without the variables that pytest and coverage have set."""
+    """Return the environment of this process without the variables of the pytest that runs this process."""
     variables = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     return variables | {"PYTHONPATH": str(SOURCE)}
 

@@ -48,7 +48,9 @@ def test_score_pairs_refuses_wrong_pairs(pairs):
         score_pairs(np.eye(3), pairs)
 
 
-@pytest.mark.parametrize("call", [calibrate, lambda rows: pairs_near(rows, 0.5)])
+@pytest.mark.parametrize(
+    "call", [pytest.param(calibrate, marks=pytest.mark.slow), lambda rows: pairs_near(rows, 0.5)]
+)
 def test_blocks_of_pairs_fit_working_memory(monkeypatch, call):
     rows = np.random.default_rng(3).standard_normal((2500, 4))
     call(rows[:10])  # imports

@@ -1,7 +1,4 @@
-"""If rows are few or clustered, a confidence interval is valid, or a note warns about it.
-
-If a rate is too low for an interval, `rate_interval` refuses it, and a note says so.
-"""
+"""For few or clustered rows, the intervals are valid, or `calibrate` adds a note or refuses."""
 
 import numpy as np
 import pytest
@@ -16,11 +13,12 @@ def true_rate(cosine, d):
     return half if cosine >= 0 else 1 - half
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "n_seeds"),
     [
         (12, 20),
-        pytest.param(30, 60, marks=pytest.mark.slow),
+        (30, 60),
         *(pytest.param(n, 60, marks=pytest.mark.long) for n in (12, 50, 100)),
     ],
 )
@@ -89,6 +87,7 @@ def test_intervals_of_a_planted_cluster_hold_or_are_noted(share):
     assert min(good.values()) >= 95, good
 
 
+@pytest.mark.slow
 def test_independent_rows_are_not_called_clustered():
     noted = 0
     for seed in range(20):
