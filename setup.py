@@ -42,14 +42,14 @@ class BuildWithLibraries(build_py):
 
 
 class NativeDistribution(Distribution):
-    """A distribution that depends on the platform if it contains compiled libraries.
+    """A distribution that is specific to a platform if it contains compiled libraries.
 
-    A wheel with libraries works without Numba, so Numba is then only required by the extra
-    `compile`.
+    A wheel that contains compiled libraries works without Numba, so in such a wheel, only the extra
+    `compile` requires Numba.
     """
 
     def parse_config_files(self, *arguments, **keywords):
-        """Read pyproject.toml; if the wheel contains libraries, do not require Numba."""
+        """Read pyproject.toml; a wheel with libraries requires neither Numba nor llvmlite."""
         super().parse_config_files(*arguments, **keywords)
         if IS_NATIVE:
             required = PROJECT["project"]["dependencies"]

@@ -6,8 +6,8 @@ raises AssertionError with a message that tells the size of the error.
 
 import numpy as np
 
-# The number of rows of an answer that are compared with the reference. These rows are spread evenly
-# over the answer.
+# The number of rows of an answer that are compared with the reference. The compared rows are spread
+# evenly over all rows of the answer.
 SAMPLE = 25
 # The number of items that are converted to float64 at once. With 1,536 columns, this many items
 # take 50 MB in float64.
@@ -44,8 +44,8 @@ def scores(queries, items, measure="cosine"):
 def wrong_neighbors(indices, queries, items, *, measure="cosine", tolerance=0.0, self_items=None):
     """Return the number of wrong neighbours of each query, as an array (n,).
 
-    A neighbour is wrong if its float64 score is below the k-th best score by more than tolerance,
-    if it is repeated, or if it is missing (a negative index). Neighbours with equal scores may
+    A neighbour is wrong in three cases: its float64 score is below the k-th best score by more than
+    tolerance, it is repeated, or it is missing (a negative index). Neighbours with equal scores may
     therefore be listed in any order. indices has the shape (n, k). In a self-join, where a row is
     not its own neighbour, self_items holds the item number of each query.
     """
@@ -120,9 +120,9 @@ def svd(result, X, tolerance):
 
 
 def item_neighbors(X, at, k):
-    """Return the k highest cosines of each item in `at` with other items, in descending order.
+    """Return the k highest cosines of each sampled item with other items, in descending order.
 
-    The items are the columns of X, and `at` contains numbers of columns.
+    The items are the columns of X, and `at` contains the column numbers of the sampled items.
     """
     wide = X.astype(np.float64)
     norms = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=0)).ravel())

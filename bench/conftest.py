@@ -9,7 +9,7 @@ def pytest_report_header():
 
 
 def pytest_configure():
-    """Let calls wait for compiled kernels, so that nothing times the slower NumPy code."""
+    """Let calls wait for compiled kernels, so that no benchmark times the slower NumPy code."""
     from fastcos.parallel import readiness
 
     readiness.compile_at_once()

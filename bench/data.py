@@ -53,9 +53,10 @@ def interactions(n_users, n_items, nnz):
     """Return a binary float32 CSR matrix (n_users, n_items) with about nnz non-zeros.
 
     The activity of users is log-normal, and the popularity of items follows Zipf's law. Half of a
-    user's draws follow an order of popularity that is the same for all users. The other half follow
-    one of 64 different orders, which depends on the user. The matrix therefore has structure in
-    addition to the popularity of items. Drawing 18 million non-zeros takes half a minute.
+    user's draws follow an order of popularity that is the same for all users. The other half of the
+    user's draws follow one of 64 different orders; the user determines which one. The matrix
+    therefore has structure in addition to the popularity of items. Drawing 18 million non-zeros
+    takes half a minute.
     """
     rng = np.random.default_rng(0)
     activity = rng.lognormal(0.0, 1.1, n_users)

@@ -55,7 +55,7 @@ def test_index_search(benchmark, queries, n, d):
 @pytest.mark.parametrize("queries", [1, 256])
 @pytest.mark.benchmark(group="queries of a fitted index")
 def test_index_search_of_embeddings(benchmark, queries):
-    """Search rows for which a projection on the leading principal axes rules out most items."""
+    """Measure searches in which a projection on the leading principal axes rules out most items."""
     Q, X = data.embeddings(queries, 384, seed=1), data.embeddings(20_000, 384)
     index = fastcos.SimilarityIndex().fit(X)
     check.neighbors(index.search(Q, K), Q, X)
@@ -77,8 +77,8 @@ def test_filtered_queries(benchmark, option):
     Q, X = data.gaussian(500, 64, seed=1), data.gaussian(10_000, 64)
     rng = np.random.default_rng(0)
     allowed, is_seen = rng.random(len(X)) < 0.5, rng.random((len(Q), len(X))) < 0.001
-    # Each option has a value and a mask. The mask is true for all pairs that must not be returned
-    # with this value.
+    # Each option has a value and a mask. The mask is true for every pair that top_k must not return
+    # if the option has this value.
     value, excluded = {
         "allowed": (allowed, np.broadcast_to(~allowed, is_seen.shape)),
         "exclude": (sp.csr_array(is_seen), is_seen),
@@ -122,7 +122,7 @@ def test_rescore(benchmark):
 @pytest.mark.parametrize("measure", ["dot", "csls", "angular", "whitened_cosine"])
 @pytest.mark.benchmark(group="neighbours of all rows by other measures")
 def test_other_measures(benchmark, measure):
-    """Time other measures; bench/lab/measure_costs.py times every measure."""
+    """Time self-joins by four measures; bench/lab/measure_costs.py times many more measures."""
     X = data.gaussian(3_000, 32)
     if measure in ("dot", "angular"):
         reference = "cosine" if measure == "angular" else "dot"

@@ -1,8 +1,9 @@
 """Draw the moving picture of the README: python docs/animation.py, half a minute on two cores.
 
-The script fits one model of Eq. 1 at the size of the paper. The exponents a and b of its rescaling
-D = S^a Σ^b then move along a path. For every frame, the script computes the cosines, the loss and
-the predictions anew from the rescaled factors. The picture shows that only the cosines change.
+The script fits one model of Eq. 1 at the size of the paper. The script then rescales this model by
+D = S^a Σ^b, and moves the exponents a and b along a path. For every frame, the script computes the
+cosines, the loss and the predictions anew from the rescaled factors. The picture shows that only
+the cosines change.
 
     python docs/animation.py --means    # the table of the README: ten simulations, four minutes
 """
@@ -45,7 +46,7 @@ N_USERS = 3  # The picture shows the highest prediction of this many users.
 
 
 class Model:
-    """A fitted model, and the quantities of the picture under any rescaling D."""
+    """A fitted model that computes, for any rescaling D, the quantities that the picture shows."""
 
     def __init__(self, data: fastcos.models.Simulation, rank: int = 50) -> None:
         self.X = data.X.astype(np.float64)

@@ -17,7 +17,7 @@ from fastcos.similarity.base import REGISTRY
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-# On the landing page, the README replaces this line.
+# On the landing page of the site, this line is replaced by the text of the README.
 README_PLACE = "<!-- The site shows the README of the repository here: docs/conf.py -->"
 GENERATED = HERE / "reference" / "generated"
 NOTEBOOKS = ROOT / "examples" / "notebooks"
@@ -53,7 +53,8 @@ autodoc_typehints = "none"  # Unlike type hints, the docstrings state shapes and
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-# Only dashes are converted. A converted apostrophe would spoil X', which means the transpose of X.
+# Sphinx converts only dashes to typographic characters. Apostrophes must stay as they are, because
+# X' means the transpose of X.
 smartquotes_action = "D"
 html_theme = "furo"
 pygments_dark_style = "github-dark"  # The default style underlines names as if they were links.
@@ -87,7 +88,7 @@ def _copy_of(path: str) -> Path:
 
 
 def _link_copies(app: Any, docname: str, source: list[str]) -> None:
-    """Let the links of a page point to copies, and show the README on the landing page."""
+    """Let links to files outside docs point to copies; show the README on the landing page."""
     page = HERE / f"{docname}.md"
     if GENERATED not in page.parents:
         source[0] = _with_links_to_copies(source[0], page, page)
@@ -98,10 +99,10 @@ def _link_copies(app: Any, docname: str, source: list[str]) -> None:
 
 
 def _with_links_to_copies(text: str, page: Path, shown_at: Path) -> str:
-    """Return the text of a page, with links that work where the site shows it, at `shown_at`.
+    """Return the text of a page with links that work at `shown_at`.
 
-    If a link points to a folder, or to a Markdown page that the site does not contain, the name of
-    the folder or file takes the place of the link.
+    The site shows the page at `shown_at`. If a link points to a folder, or to a Markdown page that
+    the site does not contain, the name of the folder or file takes the place of the link.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -139,7 +140,7 @@ def _as_plain_text(app: Any, what: str, name: str, thing: Any, options: Any, lin
 def _is_not_ours(
     app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out members whose docstrings are not ours: set_*_request, and fields of tuples."""
+    """Leave out members with docstrings of other authors: set_*_request, and fields of tuples."""
     is_field = (inspect.getdoc(thing) or "").startswith("Alias for field number")
     return True if is_field or re.fullmatch(r"set_\w+_request", name) else None
 

@@ -30,7 +30,10 @@ def clustered_rows(rng: np.random.Generator, n: int, depth: int) -> np.ndarray:
 
 
 def candidates_per_query(rows: np.ndarray, k: int) -> float:
-    """Return how many rows a bound from 8-bit codes cannot rule out, averaged over 100 queries."""
+    """Return the mean number of rows per query that a bound from 8-bit codes cannot rule out.
+
+    The mean is taken over 100 queries.
+    """
     rotation = np.linalg.qr(np.random.default_rng(1).standard_normal((rows.shape[1],) * 2))[0]
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True) @ rotation
     scales = np.abs(rows).max(axis=1, keepdims=True) / 127

@@ -44,7 +44,7 @@ class Published(NamedTuple):
     # {data} is replaced by the folder of the data sets, and {scratch} by an empty folder.
     commands: tuple[str, ...]
     minutes: float  # on two cores
-    code: tuple[str, ...]  # The age of the numbers is counted in commits to these paths.
+    code: tuple[str, ...]  # The age is the number of commits that changed these paths.
     needs: str = ""
     by_hand: str = ""  # the part of the output that a person must copy to the pages
     most_commits: int = MOST_COMMITS
@@ -249,7 +249,7 @@ def commits_since(renewal: Renewal, code: tuple[str, ...]) -> list[str] | None:
 
 
 def is_too_old(renewal: Renewal, one: Published) -> bool:
-    """Return whether too many commits changed code, and not only comments and docstrings."""
+    """Return whether too many commits changed code; comments and docstrings do not count."""
     since = f"{renewal.commit}..HEAD"
     raw = ("--raw", "--no-abbrev", "--no-renames")
     history = git("log", "--format=tformat:commit", *raw, since, "--", *one.code) or ""
@@ -291,8 +291,9 @@ def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
     return text_of
 
 
-# Many published numbers describe the same code, so one check compares the same two versions of a
-# file many times. The cache makes a check several times as fast.
+# Many published numbers were measured with the same code. Without the cache, one check would
+# therefore compare the same two versions of a file many times. The cache makes a check several
+# times as fast.
 @functools.cache
 def is_same_file(before: bytes | None, after: bytes | None) -> bool:
     """Return whether two versions of a Python file differ only in comments and docstrings."""
@@ -360,7 +361,7 @@ def check(path: Path) -> int:
 
 
 def renew(name: str, data: Path | None, path: Path) -> None:
-    """Make the numbers of this name again, and record the commit, the date and the machine."""
+    """Renew the numbers of this name, and record the commit, the date and the machine."""
     from bench import machine
 
     one = PUBLISHED[name]

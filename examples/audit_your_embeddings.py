@@ -41,7 +41,7 @@ class Case:
 def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
     """Fit a linear model to interactions, and return its user and item embeddings.
 
-    λ has its default value. With this λ, the dimension with the number rank / 5 (rounded up) has a
+    λ has its default value. With the default λ, dimension number rank / 5 (rounded up) has a
     shrinkage of one half in Eq. 1, and a shrinkage of 0 in Eq. 2.
     """
     model = fastcos.LinearMF(rank, objective=objective, random_state=0).fit(X)

@@ -2,11 +2,12 @@
 
     python examples/deep_models.py --output deep_models.csv --page docs/explanation/deep_models.md
 
-The script fits models to the simulation of the paper by gradient descent. The models are two towers
-of two layers each, or plain user and item vectors with the loss of skip-gram with negative sampling
-(SGNS). Each variant is trained twice on each data set, from two random initialisations. If the loss
-determines both the predictions and the rescaling D, the two runs agree. They may also agree because
-both initialisations have the same distribution.
+The script fits models to the simulation of the paper by gradient descent. There are two kinds of
+models: two towers of two layers each, and plain user and item vectors, which are trained by the
+loss of skip-gram with negative sampling (SGNS). Each variant is trained twice on each data set,
+from two random initialisations. If the loss determines both the predictions and the rescaling D,
+the two runs agree. The two runs may also agree for another reason: both initialisations have the
+same distribution.
 
 The script requires torch (``pip install torch``), and takes some minutes for ten data sets. For
 each pair of runs, it measures:
@@ -18,8 +19,8 @@ each pair of runs, it measures:
 - condition: the κ of Theorem 3 between the items of the two runs. To compute κ, the script aligns
   the items by an orthogonal Procrustes rotation; κ is then the square root of exp(h), where h is
   Hilbert's distance between the Gram matrices;
-- to_balance: like "condition", but between the users and the items of one run, and without the
-  rotation. It is 1 if weight decay has balanced the users and the items.
+- to_balance: the κ between the users and the items of one run, which is computed like "condition",
+  but without a rotation. It is 1 if weight decay has balanced the users and the items.
 """
 
 import argparse
@@ -64,7 +65,8 @@ START, END = "<!-- table: made by examples/deep_models.py -->", "<!-- end of tab
 def held_out_split(X, random):
     """Hold out one item of each user with at least two items.
 
-    Return the remaining interactions, and the held-out item of each user, or -1.
+    Return the remaining interactions, and the held-out item of each user. The number -1 means that
+    no item of this user is held out.
     """
     rest, held = X.toarray() > 0, np.full(X.shape[0], -1)
     for user in np.flatnonzero(rest.sum(axis=1) > 1):
@@ -74,7 +76,7 @@ def held_out_split(X, random):
 
 
 def recall(scores, rest, held, k=20):
-    """Return the share of held-out items that are among the k best unseen items of a user."""
+    """Return the share of users whose held-out item is among their k best unseen items."""
     scores = np.where(rest, -np.inf, scores)
     users = np.flatnonzero(held >= 0)
     own = scores[users, held[users]]
@@ -182,7 +184,7 @@ COLUMNS = (
 
 
 def run(given):
-    """Add a line per variant and data set to the csv file, unless it contains the line."""
+    """Add the missing lines to the csv file: one line per variant and data set."""
     done = set()
     if given.output.exists():
         with given.output.open(newline="") as file:

@@ -10,13 +10,13 @@ half of the users.
 Let σ be the singular values and V the right singular vectors of the training data. Both objectives
 predict X V f(σ) V'. For Eq. 1, f(σ) = σ²/(σ² + λ); for Eq. 2, f(σ) = max(0, 1 - λ/σ). λ therefore
 has the unit of σ² in Eq. 1, and the unit of σ in Eq. 2. The grid contains values of the *knee*
-instead of λ. Let s be the σ at which f is one half for Eq. 1, and the σ at which f becomes 0 for
-Eq. 2. The knee is s divided by the tenth largest singular value.
+instead of λ. For Eq. 1, let s be the σ at which f is one half. For Eq. 2, let s be the σ at which f
+becomes 0. The knee is s divided by the tenth largest singular value.
 
 DATA is a folder that contains the folders ml-latest-small, online-retail and completejourney.
 Without --data, the script uses only the ten presets of the simulation. Lines that the csv file
-already contains are not computed again. The script takes about ten minutes on one core. The
-documentation contains its results in docs/eq1_against_eq2.csv and docs/reproduce.md.
+already contains are not computed again. The script takes about ten minutes on one core. The files
+docs/eq1_against_eq2.csv and docs/reproduce.md contain the results of the script.
 """
 
 import argparse
@@ -104,7 +104,8 @@ def data_sets(folder):
 def split_lines(X, split):
     """Yield a line of the csv file for each equation.
 
-    Rank and knee are chosen on one half of the users, and the NDCG is that of the other half.
+    The rank and the knee are chosen on one half of the users; the NDCG is measured on the other
+    half.
     """
     random = np.random.default_rng(split)
     all_pairs = sp.coo_array(X)

@@ -34,12 +34,11 @@ class Observations(NamedTuple):
 
 
 def simulated(noise=(1.0, 1.0), shape=(300, 200), rank=8, seed=0):
-    """Return all entries of a matrix of the given rank plus noise.
+    """Add noise to a matrix of the given rank, and return all entries of the sum.
 
-    noise: the standard deviation of the noise in the first half of the items, and the standard
-        deviation in the second half. If they differ, one half of the dimensions mainly describes
-        the first half of the items, and the other half of the dimensions mainly describes the
-        second half of the items.
+    noise: the standard deviations of the noise in the first and in the second half of the items. If
+        the two standard deviations differ, each half of the dimensions mainly describes one half of
+        the items.
     """
     random = np.random.default_rng(seed)
     n, p = shape

@@ -17,7 +17,10 @@ from urllib.parse import urlsplit
 async def one_connection(
     host: str, port: int, n_items: int, until: float, seed: int
 ) -> list[float]:
-    """Send requests over one connection until a time; return the seconds that each request took."""
+    """Send requests over one connection; return the seconds that each request took.
+
+    The first request is always sent. No further request is sent after the time `until`.
+    """
     choose = random.Random(seed)
     reader, writer = await asyncio.open_connection(host, port)
     seconds = []

@@ -1,20 +1,20 @@
-"""Check the overlap that map_encoder predicts, for two text encoders of your own.
+"""For two text encoders of your own, check the overlap that map_encoder predicts.
 
     python examples/mapped_encoder.py old.npy new.npy --samples 10 --sample-size 2000
 
-Row i of the two files must embed the same text. In each repetition, ``map_encoder`` fits a map from
-the new to the old encoder on a random sample of the texts. A query text then has two vectors in the
-space of the old encoder: its mapped vector, and the vector of the old encoder. ``map_encoder``
-predicts the overlap, which is the share of the ten nearest texts that both vectors find. The script
-counts the true overlap for texts that are not in the sample.
+Row i of the two files must embed the same text. In each repetition, ``map_encoder`` uses a random
+sample of the texts to fit a map from the new to the old encoder. A query text then has two vectors
+in the space of the old encoder: its mapped vector, and the vector of the old encoder.
+``map_encoder`` predicts the overlap, which is the share of the ten nearest texts that both vectors
+find. The script counts the true overlap for texts that are not in the sample.
 
 The last two columns of the table show a second overlap, which compares two searches among the same
-texts. One search uses the mapped vector of the query, and the vectors of the texts by the old
-encoder. The other search uses the vectors of the new encoder for both the query and the texts. The
-second overlap is the share of neighbours that both searches find. With the sample alone, this
-overlap can be measured only for corpora that are no larger than the sample. The column
-"extrapolated" continues these measurements linearly in the logarithm of the size of the corpus. We
-found no reliable interval for the extrapolated overlap, as docs/howto/switch_model.md explains.
+texts. In one search, the query has its mapped vector, and the texts have the vectors of the old
+encoder. In the other search, both the query and the texts have the vectors of the new encoder. The
+second overlap is the share of neighbours that both searches find. A sample is enough to measure the
+second overlap, but only for corpora that are no larger than the sample. The column "extrapolated"
+continues these measurements linearly in the logarithm of the size of the corpus. We found no
+reliable interval for the extrapolated overlap, as docs/howto/switch_model.md explains.
 
 For 20,000 texts of 384 dimensions, a repetition takes about ten seconds.
 """
@@ -44,7 +44,7 @@ def read(old_path: Path, new_path: Path) -> tuple[Any, Any]:
 
 
 def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> Any:
-    """Return the nearest rows of each query, without the row that embeds the same text."""
+    """For each query, return the nearest rows, except the row of the same text."""
     found = index.search(queries, NEAREST + 1).indices
     return [
         [row for row in rows if row != itself][:NEAREST]
@@ -53,7 +53,7 @@ def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> An
 
 
 def shared(first: Any, second: Any) -> float:
-    """Return the share of neighbours that are in both lists of a text, averaged over all texts."""
+    """For each text, compare two lists of neighbours; return the mean share that both contain."""
     pairs = zip(first, second, strict=True)
     return float(np.mean([len({*one} & {*other}) / NEAREST for one, other in pairs]))
 
@@ -63,10 +63,10 @@ def true_overlaps(
 ) -> tuple[float, float]:
     """Return the true overlap and the second overlap of the query texts.
 
-    Both overlaps compare the neighbours of mapped queries in the corpus of the old encoder with
-    other neighbours. For the true overlap, these are the neighbours of old queries in the same
-    corpus. For the second overlap, these are the neighbours of new queries in the corpus of the new
-    encoder.
+    Both overlaps compare two searches. One search finds the neighbours of mapped queries in the
+    corpus of the old encoder. For the true overlap, the other search finds the neighbours of old
+    queries in the same corpus. For the second overlap, the other search finds the neighbours of new
+    queries in the corpus of the new encoder.
     """
     mapped = nearest_others(of_old, bridge.transform(new[texts]).astype(np.float32), texts)
     by_old = shared(mapped, nearest_others(of_old, old[texts], texts))
@@ -77,8 +77,8 @@ def extrapolated_overlap(old: Any, new: Any, n_corpus: int, generator: Any) -> f
     """Extrapolate the second overlap to a corpus of n_corpus texts.
 
     Each tenth of the sample is mapped by a rotation that is fitted to the other nine tenths. The
-    second overlap is measured in corpora that contain an eighth, a quarter, a half and all of the
-    sample.
+    second overlap is measured in corpora of four sizes: an eighth, a quarter and a half of the
+    sample, and the whole sample.
     """
     old, new = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (old, new))
     mapped = np.empty_like(old)

@@ -8,12 +8,13 @@ wrong. It takes these steps:
 1. It compares similarity measures on the table, fits a model, and exports the embeddings.
 2. It trains a model of implicit (``pip install implicit``), and builds an index of the items of the
    model with their ids. If implicit is not installed, it fits a model of fastcos instead.
-3. It recommends items to each user, but no items that the user has already seen.
+3. It recommends to each user items that the user has not seen yet.
 4. On each day, it removes some items from the index, and adds or replaces others.
 5. It serves the index by ``retrieval_service.py``, changes it over HTTP, and restarts the service.
 
-The script compares the answers with those of implicit (``similar_items`` and
-``recommend(filter_already_liked_items=True)``), or with a loop over the factors of the model.
+If implicit is installed, the script compares the answers with those of its methods
+``similar_items`` and ``recommend(filter_already_liked_items=True)``. Otherwise, it compares the
+answers with a loop over the factors of the model.
 """
 
 import argparse
@@ -90,7 +91,7 @@ def lists_of(path, first, second):
 
 
 def factorised(data, rank):
-    """Return users (n, rank), items (p, rank), and the model of implicit or None.
+    """Return users (n, rank), items (p, rank), and the model that implicit has trained, or None.
 
     The model is None if implicit is not installed.
     """

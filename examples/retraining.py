@@ -8,7 +8,7 @@ same data, from different seeds. The twenty runs form ten pairs. Each run belong
 so the pairs are independent, and the intervals are computed over pairs. In half of the pairs, one
 run has 10 % more weight decay than the other. The cosine softmax has no weight decay, so its runs
 differ in the temperature instead: in half of the pairs, one run has a temperature that is 10 %
-higher. For every other model without weight decay, the two runs of a pair have the same settings.
+higher. All other models without weight decay have the same settings in both runs of a pair.
 
 DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
 the simulation is used. Items with fewer than ten users are left out. BPR requires the package
@@ -21,10 +21,11 @@ For each pair, the script measures:
   where h is Hilbert's distance between the Gram matrices. It is 1 if the items of one run are a
   rotation of the items of the other run;
 - given, mapped, query_metric: the share of the ten nearest neighbours that is the same in both
-  runs. For "given", each run finds the neighbours by the cosine of its items. For "mapped", the
-  best linear map first takes the items of one run to the items of the other run. For
-  "query_metric", each run finds the neighbours by its query metric. The parametrisation explains
-  the increase from "given" to "mapped"; the noise of training explains the remaining difference.
+  runs. The measure "given" finds the neighbours in each run by the cosine of the items. The measure
+  "mapped" does the same after the best linear map has been applied to the items of one run, so that
+  they come close to the items of the other run. The measure "query_metric" finds the neighbours in
+  each run by the query metric. The parametrisation explains the increase from "given" to "mapped";
+  the noise of training explains the remaining difference.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def squares(X, seed, users, items, weighted=False):
 
 
 def bpr(X, seed, decay):
-    """Train BPR of implicit; return users and items without the columns of biases."""
+    """Train a BPR model of implicit; return its users and items without the columns of biases."""
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
     model = BayesianPersonalizedRanking(
@@ -169,8 +170,8 @@ def towers(X, seed, first, last):
 def models(X):
     """Yield (model, decay, train) for each combination of a model and a kind of decay.
 
-    train(seed, factor) returns users and items; factor multiplies the weight decay or the
-    temperature of the model.
+    The function train(seed, factor) returns users and items. Its argument ``factor`` multiplies the
+    weight decay or the temperature of the model.
     """
     # A decay of half of the smallest singular value has an effect but removes no dimension (Eq. 6).
     scale = fastcos.LinearMF(RANK).fit(X).singular_values_.astype(float)[-1] / 2
@@ -193,7 +194,7 @@ def models(X):
 
 
 def kappa(one, other):
-    """Align the items of two runs by a Procrustes rotation; return the condition between them."""
+    """Return the condition between the items of two runs after a Procrustes rotation."""
     one, other = one.astype(float), other.astype(float)
     turn, _ = scipy.linalg.orthogonal_procrustes(one, other)
     left, right = (rows.T @ rows for rows in (one @ turn, other))
@@ -254,7 +255,7 @@ def fill(path, folder, runs, seconds, only=None):
                 for pair in range(runs // 2):
                     if (data, name, decay, pair) in done:
                         continue
-                    # In every second pair, the second run has 10 % more decay.
+                    # In half of the pairs, the second run has 10 % more decay than the first run.
                     factors = 1.0, 1.1 if pair % 2 else 1.0
                     (P, Q), (P2, Q2) = (train(2 * pair + run, factors[run]) for run in range(2))
                     diff = diff_models(Q2, Q, users=P2, old_users=P)

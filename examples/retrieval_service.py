@@ -19,7 +19,8 @@ items. It reports the refused index in the log, in the answers of /refresh, /rel
 in /metrics.
 
 With SLOW=0.05, the log explains each search that takes more than 50 ms. For a slow search within
-groups, the log contains only the duration, because the time depends on the sizes of the groups.
+groups, the log contains the duration but no explanation, because the duration depends on the sizes
+of the groups.
 """
 
 import argparse
@@ -74,7 +75,7 @@ class Request:
 
 
 class Batches:
-    """Answers all requests that are waiting at the same time by one search.
+    """Collects the requests that are waiting, and answers all of them by one search.
 
     Among 200,000 rows of 128 columns, a search for 64 queries takes only about seven times as long
     as a search for one query, because it reads the items once. Only one thread searches at a time,
@@ -142,7 +143,7 @@ class Batches:
                 print(f"slow: {seconds:.3f} s for {len(vectors)} queries\n{reasons}", flush=True)
             ids, scores = found.ids.tolist(), found.scores.tolist()
         except Exception as error:
-            if len(batch) > 1:  # an invalid request must not make the others fail
+            if len(batch) > 1:  # an invalid request must not make the other requests fail
                 for request in batch:
                     self._answer([request])
             else:
@@ -290,7 +291,7 @@ def publish(
     measure: str = "cosine",
     groups: np.ndarray | None = None,
 ) -> None:
-    """Write a new version of the index into the folder, and then let ``current`` point to it.
+    """Write a new version of the index into the folder, and then set the link ``current`` to it.
 
     measure: use "dot" if the queries are vectors of users. groups: the group of each item, such as
     its shop or its category.

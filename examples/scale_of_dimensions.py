@@ -5,17 +5,18 @@
 The *start* of a training run consists of its initial embeddings. The script trains matrix
 factorisations from ten seeds, and from two starts for each seed. The second start is the first
 start, rescaled by a D of condition 4. The script writes the tables and the figure of
-docs/explanation/scale_of_dimensions.md and, with --output, the means as a csv file. It also prints
-how much the times and the final scales of single training runs differ from their predictions. DATA
-is a folder that contains the folders ml-latest-small and online-retail. The folder CACHE contains
-one line per finished training run, so a stopped script can be resumed. The script takes about half
-an hour on one core.
+docs/explanation/scale_of_dimensions.md and, with --output, the means as a csv file. It also prints,
+for single training runs, how much the measured times and final scales differ from the predicted
+times and scales. DATA is a folder that contains the folders ml-latest-small and online-retail. The
+folder CACHE contains one line per finished training run, so a stopped script can be resumed. The
+script takes about half an hour on one core.
 
-For each training run, a linear map takes the items of the canonical form of the model
-(fastcos.canonicalize) to the trained items. To compute the condition between two runs, the script
-compares their maps, so differences between the predictions have no influence. The overlap is the
-share of the ten nearest neighbours that is the same in both runs. If the overlap of the canonical
-forms is also low, D is not the reason.
+For each training run, the script computes the canonical form of the model (see
+fastcos.canonicalize), and the linear map from the items of this form to the trained items. To
+compute the condition between two runs, the script compares only these two maps. Differences between
+the predictions of the two runs therefore have no influence. The overlap is the share of the ten
+nearest neighbours that is the same in both runs. If the overlap of the canonical forms is also low,
+D is not the reason.
 """
 
 import argparse
@@ -104,7 +105,7 @@ def regimes(name):
 
 
 def canonical(P, Q):
-    """Return the items of the canonical form of the product PQ', and the map G from them to Q."""
+    """Return the canonical items of the product PQ', and the map G from these items to Q."""
     R_left = np.linalg.qr(P)[1]
     right, R_right = np.linalg.qr(Q)
     _, singular, Vt = np.linalg.svd(R_left @ R_right.T)
@@ -115,9 +116,10 @@ def canonical(P, Q):
 def condition_between(one, other):
     """Return the condition between the scales of two training runs.
 
-    For each run, G maps the items of its canonical form to its items; the cosines depend on G
-    only through GG'. The canonical forms are rotated onto each other before the two maps are
-    compared, so differences between the predictions have no influence.
+    For each run, a map G leads from the items of the canonical form of the run to the items of the
+    run. The cosines depend on G only through GG'. Before the maps of the two runs are compared, the
+    canonical forms are rotated onto each other. Differences between the predictions therefore have
+    no influence.
     """
     (items, G), (other_items, H) = canonical(*one), canonical(*other)
     R = scipy.linalg.orthogonal_procrustes(items, other_items)[0]
@@ -131,7 +133,7 @@ def canonical_items(P, Q):
 
 
 def condition_to_balance(P, Q):
-    """Return the condition of the map from the balanced (canonical) form to Q."""
+    """Return the condition of the map from the items of the canonical (balanced) form to Q."""
     return float(np.linalg.cond(canonical(P, Q)[1]))
 
 
@@ -141,7 +143,7 @@ def nearest(Q):
 
 
 def shared(one, other):
-    """Return the share of the ten nearest neighbours that is the same in two sets of items."""
+    """Return the share of the ten nearest neighbours that two sets of items have in common."""
     pairs = zip(nearest(one), nearest(other), strict=True)
     return float(np.mean([len(np.intersect1d(a, b)) / NEIGHBORS for a, b in pairs]))
 
@@ -149,9 +151,9 @@ def shared(one, other):
 def noise_of(data, recipe, P, Q):
     """Return how far a model is from the scale at which SGD ends, and how fast SGD gets there.
 
-    The two values are the condition of the map to the predicted final scale, and the predicted
-    number of epochs until SGD has forgotten the scale of its start. For optimisers other than SGD,
-    both values are empty texts.
+    The first value is the condition between the scale of the model and the scale at which SGD is
+    predicted to end. The second value is the predicted number of epochs until SGD has forgotten the
+    scale of its start. For optimisers other than SGD, both values are empty texts.
     """
     if recipe["by"] != "sgd":
         return "", ""
@@ -206,9 +208,10 @@ def forgetting(data, decay, step, seed):
     """Measure how many epochs SGD takes to forget a rescaling D of condition 4.
 
     Two runs of SGD are compared: the first run starts from the scale at which SGD is predicted to
-    end, and the second run starts from D times this scale. SGD has forgotten D if the logarithm of
-    the condition between the two runs is below 1/e of its initial value. The function also measures
-    how far the final scale of SGD is from its prediction and from the balanced form.
+    end, and the second run starts from D times this scale. SGD has forgotten D as soon as the
+    logarithm of the condition between the two runs has fallen to 1/e of its initial value. The
+    function also measures how far the final scale of SGD is from the predicted scale and from the
+    balanced form.
     """
     recipe = {"by": "sgd", "start": 0.3, "step": step, "batch": 1, "decays": (decay, decay)}
 
@@ -258,7 +261,7 @@ def read(path):
 
 
 def fill(path, fields, tasks, stop):
-    """Run the tasks whose key is not in the file, until the time `stop`, and append their lines."""
+    """Until the time `stop`, run each task whose key is not in the file, and append its lines."""
     done = {(line["data"], line[fields[1]], line["seed"]) for line in read(path)}
     new = not path.exists()
     with path.open("a", newline="") as file:
@@ -380,7 +383,7 @@ def print_limits(forgetting_lines, study_lines):
 
 
 def write_means(path, found):
-    """Write the means to a csv file: a line per data set, way to train and number of epochs."""
+    """Write a csv file with the means for each data set, way to train and number of epochs."""
     columns = [f"{name}{part}" for name in MEANS for part in ("", "_low", "_high")]
     with path.open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
@@ -456,7 +459,7 @@ REFERENCE = {"color": "#555555", "linewidth": 1}  # The style of reference lines
 
 
 def figure(found, lines):
-    """Draw how much the start matters, how soon SGD forgets it, and at which scale SGD ends."""
+    """Draw three panels: the influence of the start, the time to forget it, and the final scale."""
     from matplotlib.figure import Figure
 
     with figure_style():
@@ -470,10 +473,10 @@ def figure(found, lines):
 
 
 def draw_starts(ax, found):
-    """Draw a row for each way to train: the condition between the runs from its two starts."""
+    """For each way to train, draw a row: the condition between the runs from the two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
-    # More ways to train were tried on the last data sets than on the first ones. The labels of the
-    # last data sets therefore come first.
+    # The last data sets were trained in more ways than the first ones. The labels are therefore
+    # collected from the last data set to the first.
     names = dict.fromkeys(
         common_name(label) for data in reversed(sets) for label in labels_of(data)
     )
@@ -511,7 +514,7 @@ def draw_starts(ax, found):
 
 
 def draw_times(ax, lines):
-    """Plot the measured number of epochs until SGD forgets its start against the prediction."""
+    """Plot the number of epochs until SGD forgets its start: measured against predicted."""
     ends = np.array([1.5, 600])
     for width, dashes in ((1, "-"), (1.5, ":"), (1 / 1.5, ":")):
         ax.plot(ends, ends * width, linestyle=dashes, zorder=0, **REFERENCE)
@@ -527,7 +530,7 @@ def draw_times(ax, lines):
 
 
 def draw_ends(ax, lines):
-    """Plot how far the final scale of SGD is from its prediction and from the balanced form."""
+    """Plot how far SGD ends from two scales: the predicted scale, and the balanced form."""
     draw_cases(ax, lines, "rescaled_start_to_balanced", "rescaled_start_to_predicted")
     ax.axhline(1.1, zorder=0, linestyle=":", **REFERENCE)
     ax.annotate("1.1", (1, 1.1), xytext=(0, 3), textcoords="offset points")
@@ -546,9 +549,10 @@ def draw_cases(ax, lines, x, y):
 
 
 def common_name(label):
-    """Return a name of a way to train that is the same for all data sets.
+    """Return the name of a way to train, which is the same for all data sets.
 
-    The step, the batch and the start differ between data sets, so words replace their numbers.
+    The numbers for the step, the batch and the start differ between data sets, so the name contains
+    words such as "small step" instead of these numbers.
     """
     for size, word in ((("start 0.05", "start 0.02"), "small start"),
                        (("start 0.5", "start 0.2"), "large start"),

@@ -63,7 +63,7 @@ class SensitivityRow(NamedTuple):
     preset : str
     seed : int
     criterion : str
-        The criterion that chose the rank, or "" if the rank belongs to the grid.
+        The criterion that chose the rank, or "" if the row belongs to the grid of all ranks.
     rank : int
     strength : float
         λ divided by the λ of the paper.
@@ -72,9 +72,9 @@ class SensitivityRow(NamedTuple):
     auc : float
         Pairwise AUC of the clusters.
     map_at_r : float
-        NaN if the strength is not 1.
+        MAP@R of the clusters; it is NaN if the strength is not 1.
     ndcg : float
-        NDCG@20 of held-out interactions by Eq. 1; it does not depend on the form.
+        NDCG@20 of the predictions of Eq. 1 for held-out interactions; it is the same for all forms.
     """
 
     preset: str
@@ -238,7 +238,7 @@ def summary_table(rows: Sequence[SensitivityRow]) -> tuple[list[str], list[list[
 
 
 class _DataSet:
-    """The rows of one data set, by rank, strength and form."""
+    """The rows of one data set; a rank, a strength and a form identify a row."""
 
     def __init__(self, key: tuple[str, int], rows: Sequence[SensitivityRow]) -> None:
         own = [row for row in rows if (row.preset, row.seed) == key]

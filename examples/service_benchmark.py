@@ -3,16 +3,17 @@
     python -m examples.service_benchmark [ITEMS [COLUMNS]] > examples/service_benchmark.md
 
 The script prints a Markdown page. For each library, it runs the application of retrieval_service.py
-in a new process, which can use all cores. By default, the index contains 1,000,000 rows of
-384 columns, and is searched by the cosine with k = 10. With every library, the application answers
-all waiting requests by one search. The items resemble text embeddings (bench/data.py), because a
-graph index cannot find the nearest neighbours of rows of independent numbers. Clients of
-examples/load_test.py request the neighbours of random items over 1, 8 and 64 connections.
+in a new process, which can use all cores. By default, the index contains 1,000,000 rows of 384
+columns, and is searched by the cosine with k = 10. With every library, the application answers all
+waiting requests by one search. The items resemble text embeddings (bench/data.py). Rows of
+independent numbers would be unsuitable, because a graph index cannot find their nearest neighbours.
+Clients of examples/load_test.py request the neighbours of random items over 1, 8 and 64
+connections.
 
 - The recall is the share of returned items whose exact score is at least the k-th best. It is
   measured on 500 answers, or on as many answers as the service returns in 30 s.
-- hnswlib is built with M = 16 and ef_construction = 100. It is searched with an ef that is a power
-  of 2^(1/2): the smallest one that reaches the required recall for 500 queries.
+- hnswlib is built with M = 16 and ef_construction = 100. Its searches use the smallest power of
+  2^(1/2) for ef that reaches the required recall for 500 queries.
 - The resident memory is the memory of the process after the load test, including mapped files.
 
 The script requires fastapi and uvicorn, and apsw for sqlite-vec; it leaves out libraries that are
@@ -144,8 +145,9 @@ def sqlite_vec_index(items, folder):
     )
 
 
-# For each name: the package, and a function that builds an index of items and writes its files to a
-# folder. fastcos needs no function, because it opens the index that the service has published.
+# Each value contains the name of a package, and a function that builds an index of items and writes
+# the files of the index to a folder. For fastcos, the function is None, because fastcos opens the
+# index that the service has published.
 LIBRARIES = {
     "fastcos": ("fastcos", None),
     "faiss": ("faiss-cpu", faiss_index),
@@ -264,7 +266,7 @@ def main():
         help="duration of the load for each number of connections",
     )
     given = parser.parse_args()
-    # With this setting, the FAISS that pip installs is fastest on CPUs with AVX-512.
+    # On CPUs with AVX-512, the FAISS that pip installs is fastest with this setting.
     os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
     cpu, versions = machine.vendor_name(machine.cpu(), fastcos.get_config().isa), {}
     for package, _ in LIBRARIES.values():

@@ -1,4 +1,4 @@
-"""Measure how well cosines recover clusters at the temperature with the lowest held-out loss.
+"""At the temperature with the lowest held-out loss, measure how well cosines recover clusters.
 
     python examples/temperature.py --output docs/temperature.csv --page docs/remedies.md
 
@@ -9,12 +9,13 @@ that two items of the same cluster have a higher cosine than two items of differ
 
 There are four kinds of models:
 
-- ``CosineMF``, in which a user is the mean of the items of the user. It is trained with 300 or 32
-  drawn negatives, or with negative sampling.
+- ``CosineMF``, in which a user is the mean of the items of the user. These models are trained with
+  a softmax over the item and 300 or 32 drawn negatives, or with the loss of negative sampling.
 - Models in which each user has a vector, trained by full-batch Adam with a softmax over all items.
 - Models in which two layers encode the users, trained in the same way.
-- Models with the loss of word2vec on dot products. Some are trained by ``CosineMF`` with drawn
-  negatives; in the others, each user has a vector, and the training uses the expected loss.
+- Models with the loss of word2vec on dot products. Some of these models are trained by
+  ``CosineMF``, which draws the negatives. In the other models, each user has a vector, and the
+  training uses the expected loss over all draws of negatives.
 
 Lines that the csv file already contains are not computed again.
 """
@@ -66,7 +67,9 @@ def through_units(gradient, unit, norms):
 
 
 def by_gradient(X, rank, temperature, tower, short, seed):
-    """Train by full-batch Adam; return the items at the lowest held-out loss, the loss, the step.
+    """Train by full-batch Adam.
+
+    Return the items at the lowest held-out loss, this loss, and the step at which it occurred.
 
     If tower is true, a network with one hidden layer encodes the users; otherwise, each user has a
     vector of its own.
@@ -122,7 +125,7 @@ def by_gradient(X, rank, temperature, tower, short, seed):
 def by_word2vec(X, rank, n_negatives, short, seed):
     """Train by the expected loss of word2vec, without a bias, by full-batch Adam.
 
-    Return the item vectors, NaN and the number of steps. NaN means that there is no held-out loss.
+    Return the item vectors, NaN instead of a held-out loss, and the number of steps.
     """
     random, seen = np.random.default_rng(seed), X.toarray().astype(float)
     parameters = [random.standard_normal((n, rank)) * 0.3 for n in seen.shape]
@@ -213,7 +216,7 @@ def fill(path, n_seeds, seconds, only=None):
 
 
 def interval(values):
-    """Return the mean and the half width of its 95 % t interval as text."""
+    """Return a text: the mean, and the half width of the 95 % t interval of the mean."""
     width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
     return f"{np.mean(values):.3f} ± {width:.3f}"
 
@@ -260,7 +263,7 @@ def table(found):
 def word2vec_table(found):
     """Return the Markdown table of the AUC of models with the loss of word2vec.
 
-    A row belongs to a number of negatives, and a column to a rank and a number of passes.
+    Each row shows one number of negatives, and each column shows one rank and one number of passes.
     """
     keys = [(rank, passes) for rank in RANKS[1:] for passes in ("20", "all")]
     head = ["trained by", "negatives", *(f"rank {rank}, {passes} passes" for rank, passes in keys)]
@@ -282,7 +285,7 @@ def word2vec_table(found):
 
 
 def figure(found, path):
-    """Draw the AUC by temperature after long training, by model (panels) and rank (lines)."""
+    """Draw the AUC after long training over the temperature: a panel per model, a line per rank."""
     from matplotlib.figure import Figure
 
     from fastcos.plots.style import GRID_COLOUR, line_style

@@ -11,7 +11,7 @@ fails or an answer is wrong. It takes these steps:
 2. It calibrates the scores, and finds pairs of near-duplicates.
 3. It builds an index of the texts without near-duplicates, changes it and searches it.
 4. It computes the true neighbours of some queries, and the recall of another index.
-5. If LangChain is installed, it searches the vector store of LangChain with filters.
+5. If LangChain is installed, the script searches a vector store for LangChain with filters.
 
 The script compares the answers with scores that NumPy computes from the vectors.
 """

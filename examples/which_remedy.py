@@ -58,7 +58,7 @@ LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cos
 # is therefore labelled.
 N_LABELLED_PAIRS = 1000
 # There are five true clusters, so this number is close to the true rank. The AUC of a model with
-# this rank therefore shows how much a better choice of the rank can help at most.
+# this rank therefore shows the most that a better choice of the rank can achieve.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -82,7 +82,7 @@ TRAININGS = {
     "cosine, norm penalty": {"norm_penalty": 0.1},
     "cosine, inverse propensities": {"propensity_exponent": 0.5},
 }
-# The lines of the page around the table.
+# In the page, these two lines enclose the table.
 START, END = "<!-- table: made by examples/which_remedy.py -->", "<!-- end of table -->"
 
 
@@ -136,7 +136,7 @@ def linear_items(X, **centres):
 
 
 def preprocessed(X):
-    """For each preprocessing, return a function that returns the item embeddings of Eq. 1."""
+    """For each preprocessing, return a function that computes the item embeddings of Eq. 1."""
     standard = StandardizeColumns().fit(X)
     none, half = {"row_center": None, "center": None}, PopularityWeights
     return {
@@ -160,7 +160,7 @@ def canonical_items(model, X):
 
 
 def remedies(X, cluster, seed):
-    """Return a dict: for the (kind, name) of each remedy, a function that computes its AUC.
+    """Return a dict from the (kind, name) of each remedy to a function that computes its AUC.
 
     For a remedy of kind "training", the function also returns the held-out loss.
     """

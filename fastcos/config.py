@@ -73,8 +73,8 @@ def set_config(
     backend : {"pool", "prange"}, optional
         "pool" runs kernels on a thread pool of fastcos. "prange" runs each kernel in one parallel
         loop of Numba. OpenMP and TBB allow calls from several threads. If a trial shows that
-        Numba's threading layer does not allow such calls, kernels run on the pool even if
-        ``backend`` is "prange". Environment variable: ``FASTCOS_BACKEND``.
+        Numba's threading layer does not allow calls from several threads, kernels run on the pool
+        even if ``backend`` is "prange". Environment variable: ``FASTCOS_BACKEND``.
     isa : {"amx", "vnni", "avx512", "avxvnni", "avx2", "generic"}, optional
         The widest instruction set that kernels use; the CPU must support it. Results are
         bit-for-bit identical for all instruction sets. Environment variable: ``FASTCOS_ISA``.
@@ -155,7 +155,7 @@ def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     The result is the smaller of two numbers: the number of CPUs in the affinity mask of the
     process, and the CPU quota of its container, rounded up. `cgroup` is the directory that contains
     the limits of the container, in version 1 or version 2 of the cgroup file system. The package
-    joblib computes the same number, but importing joblib takes 0.2 s.
+    joblib computes the same number of CPUs, but importing joblib takes 0.2 s.
     """
     return min(_cpus_of_process(), _quota(cgroup))
 

@@ -65,8 +65,8 @@ __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 # its block, so larger blocks save work.
 QUERIES_PER_TASK = 1 << 17
 # The smallest number of blocks of queries. With too few blocks, the work cannot be divided evenly.
-# With four blocks, two workers are only 1.43 times as fast as one worker. With eight blocks, they
-# are 1.75 to 1.83 times as fast as one worker.
+# With four blocks, two workers are only 1.43 times as fast as one worker. With eight blocks, two
+# workers are 1.75 to 1.83 times as fast as one worker.
 MIN_BLOCKS = 8
 # The smallest number of items in a task of top_k. Each task compares its queries with one range of
 # items. Every additional range increases the time of a query by about the time for scoring 100,000
@@ -253,7 +253,7 @@ def compare(
 def _on_workers(
     client: Client, folder: Path, evaluator: Any, cells: Sequence[Any]
 ) -> Iterator[Any]:
-    """Yield the result of every cell in order; workers read the evaluator from ``folder``."""
+    """Yield the results in the order of the cells; workers read the evaluator from ``folder``."""
     file = folder / uuid.uuid4().hex
     joblib.dump(evaluator, file)
     futures = [client.submit(_evaluate, str(file), cell, pure=False) for cell in cells]
@@ -439,8 +439,8 @@ class _ClusterOperator(Operator):
         """Submit one task per shard, and return the futures of their products.
 
         ``product`` is the name of a method of SparseOperator, and ``factor`` is the argument of the
-        method. A separate task returns the factor, so Dask can run this task again if the worker
-        that holds the factor dies.
+        method. The factor is the result of a task of its own. If the worker that holds the factor
+        dies, Dask can therefore run this task again.
         """
         limit, worker = smallest_worker(self._client)
         task_bytes = self._bytes_of_a_task(factor)

@@ -40,7 +40,7 @@ Dense search:
 - ``projected_queries`` does the same for items that have a projection.
 - ``tile_top_k`` searches for many queries, in tiles of 32 x 32 pairs, with ``query_blocks`` and
   ``candidate_buffers``.
-- ``self_join`` multiplies each pair of rows once, also with ``candidate_buffers``.
+- ``self_join`` multiplies each pair of rows once; it uses ``candidate_buffers``, too.
 - ``range_search`` finds all items above a score, with ``query_blocks``.
 - ``candidate_filter`` decides which pairs may be dropped, and contains the proof;
   ``projection_filter`` drops pairs by their projected codes.
@@ -57,8 +57,9 @@ Other operations:
 - ``row_transforms`` and ``normal_cdf`` compute similarity measures.
 - ``pair_reductions`` (with ``dot_tile``), ``label_ranks`` (with ``row_argsort``), ``knn_vote`` and
   ``label_permutations`` compute metrics.
-- ``attacks`` uses ``certificates``, which uses ``intervals``; these files and ``worst_rescaling``
-  serve the audit.
+- ``attacks``, ``certificates``, ``intervals`` and ``worst_rescaling`` compute how rescalings change
+  cosines and neighbours, for the audit. ``attacks`` uses ``certificates``, and ``certificates``
+  uses ``intervals``.
 - ``training`` trains models, and ``sampling`` draws data with the random numbers of ``philox``.
 
 Infrastructure:
@@ -70,7 +71,8 @@ Infrastructure:
 - ``cpu`` knows the features of the CPU.
 - ``simd`` contains the operations that need vector registers, with one file per purpose.
 - ``tiles`` holds the limits and the memory of tiles.
-- ``probes`` measures the memory bandwidth and the peak speed, with which benchmarks are compared.
+- ``probes`` measures the memory bandwidth and the peak speed. Benchmarks compare their results with
+  these two limits.
 """
 
 if __name__ != "fastcos.kernels":

@@ -2,9 +2,9 @@
 
 An attack gives an upper bound on the robustness of a neighbour, and a certificate
 (``certificates``) gives a lower bound. A successful attack returns a counterexample. A
-counterexample is a vector of weights w in the box [1, K]^d (see ``intervals``) with which the
-neighbour is no longer among the top k. A neighbour that survives an attack is not necessarily
-robust.
+counterexample is a vector of weights w in the box [1, K]^d (see ``intervals``). In the metric
+diag(w), the neighbour is no longer among the top k. A neighbour that survives an attack is not
+necessarily robust.
 """
 
 import math
@@ -52,7 +52,7 @@ def to_vertex(slopes, K, w):
 def is_lost(x, units, edge, k, w):
     """Return whether at least k rows are nearer to x than units[edge] is, in the metric diag(w).
 
-    The rows that follow units[edge] are compared first.
+    The row at position edge + 1 of `units` is compared first, then the rows that follow it.
     """
     m = units.shape[0]
     threshold, nearer = weighted_cosine(x, units[edge], w) + MARGIN, 0
@@ -67,14 +67,14 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Choose a vertex w that brings other rows nearer to x; return whether the edge is lost at w.
+    """Choose a vertex w that brings units[first:last] nearer to x; return whether an edge is lost.
 
-    The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
-    units[edge] is. For any row u, let z(u) be the Fisher z of x and u. The function computes the
+    The edge from x to units[edge] is lost at w if at least k other rows are nearer to x than
+    units[edge]. For any row u, let z(u) be the Fisher z of x and u. The function computes the
     gradient of a difference: the mean of z over units[first:last], minus z(units[edge]). The vertex
     has the weight K in each dimension in which the gradient is positive, and the weight 1 in the
-    other dimensions. The gradient at w = 1 gives the first vertex. If the edge is not lost at the
-    first vertex, the gradient at the first vertex gives a second vertex.
+    other dimensions. The first vertex is computed from the gradient at w = 1. If the edge is not
+    lost at this vertex, a second vertex is computed from the gradient at the first one.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0

@@ -1,9 +1,9 @@
 """Exact top-k of rows of packed bits by Hamming distance or cosine, for 8 items at a time.
 
-Eight items of a block are stored word by word: first the eight first words, then the eight second
-words, and so on. Eight words with the same number form one vector. Three instructions therefore
-compare one word of a query with the corresponding word of each of eight items. Each lane of the
-vector counts the bits of one item.
+Eight items of a block are stored word by word: word 0 of each of the eight items, then word 1 of
+each item, and so on. Eight words with the same number form one vector. Three instructions therefore
+compare word j of a query with word j of all eight items. Each lane of the vector counts the bits of
+one item.
 """
 
 import numpy as np

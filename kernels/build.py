@@ -1,9 +1,9 @@
 """Build the shared libraries of ``native``: ``python -m fastcos.kernels.build FOLDER [TIER ...]``.
 
 A job calls some public operations of fastcos (``fastcos.cli.warmup`` lists the jobs). Each job runs
-in a separate process, and as many processes run at once as there are cores. The process of a job
-makes Numba compile for the CPU of a tier. The process records every kernel that the job calls, and
-the argument types of each call. For each recorded signature, the process compiles an *entry*, a
+in a separate process, and as many processes run at once as there are cores. In each process, Numba
+compiles code for the CPU of one tier. The process records every kernel that the job calls, and the
+argument types of each call. For each recorded signature, the process compiles an *entry*, a
 function (lo, hi, place). The entry reads the arguments of the kernel from 8-byte slots at the
 address `place`, and calls the kernel. The entries are emitted as object files, and the object files
 of a tier are linked with native.c. The processes share Numba's code in a temporary cache. The build

@@ -6,10 +6,10 @@ full, and at the end of the search, the k candidates with the best tile scores a
 float64. The k-th best float64 score is a lower bound on the k-th best of all scores, and becomes
 the next tau. The k candidates with the best tile scores are nearly the same as the k candidates
 with the best scores. The next tau is therefore close to the k-th best of all scores. After tau has
-risen, the candidates whose upper bounds do not reach tau are dropped without a float64 score. If
-more than half of the candidates of a full buffer still reach the raised tau, all of them are
-scored. This happens if there are many near-duplicates. If few candidates remain at the end of a
-block, all of them are scored.
+risen, the candidates whose upper bounds do not reach tau are dropped; their float64 scores are
+never computed. If the remaining candidates still fill more than half of the buffer, all remaining
+candidates are scored. This happens if there are many near-duplicates. If few candidates remain at
+the end of a block, all of them are scored.
 
 At the end of a block, the remaining candidates of all queries are scored together, in the order of
 the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7 times as fast as
@@ -45,8 +45,8 @@ from .simd.panel import (
 # SLACK is a bound on relative rounding errors. When a task shares a threshold that it has proved,
 # it first rounds the threshold down by SLACK (``lowered``). A task may also report a threshold that
 # it has not proved: an estimate, or the threshold of another task. The task rounds such a threshold
-# up, but only by this share of SLACK. If one task shares a threshold and another task reports it,
-# the reported threshold is therefore still at most the k-th best score.
+# up, but only by _ROUNDED_UP times SLACK. If one task shares a threshold and another task then
+# reports this threshold, the reported threshold is therefore still at most the k-th best score.
 _ROUNDED_UP = np.float32(0.25)
 # If a block ends with at most this many candidates, all of them are scored. Choosing the best
 # candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
@@ -66,7 +66,7 @@ class Candidates(NamedTuple):
     scores, rows : float64 and int64 array (n, k)
         The best of the rows that have been scored in float64, in any order, and their scores.
     lengths : int64 array (n,)
-        The number of best rows of each query so far, at most k.
+        For each query, the number of rows that `rows` holds at present, at most k.
     kth_scores : float64 array (n,)
         The k-th best float64 score of each query, or -inf if fewer than k rows have been scored.
     """
@@ -117,7 +117,7 @@ def empty_scratch(k, capacity, packed):
 
 @inlined_kernel
 def _estimate(i, query, queries, items, block, candidates, scratch):
-    """Drop the candidates that a filter excludes for a query; estimate K of the other candidates.
+    """Drop the candidates of a query that a filter excludes, and estimate the other candidates' K.
 
     The estimates are written to scratch.estimates.
     """
@@ -204,9 +204,9 @@ def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """For each query, compute lower bounds of its candidates, and raise tau to the k-th largest.
 
     The codes of a candidate give a lower bound on its K. However, the float64 score of the
-    candidate has a rounding error. The K that is computed from this score may therefore be below
-    the lower bound, but at most by the result of ``score_rounding``. This result is subtracted from
-    the new tau.
+    candidate has a rounding error, so the K that is computed from this score may be below the lower
+    bound. The difference is at most the result of ``score_rounding``, which is subtracted from the
+    new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -316,7 +316,7 @@ def _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows
 def _score_together(
     metric_type, front_counts, lo, batch, queries, items, block, candidates, scratch
 ):
-    """Score the first front_counts[i] candidates of every query i of the block, and raise tau.
+    """For each query i of a block, score the first front_counts[i] candidates, and raise tau.
 
     The scores are merged into the best k rows of each query.
     """
@@ -383,8 +383,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # Two thresholds count as proved: the initial threshold, because the search need not find
-        # rows below it, and the k-th best score, because rows below it are not results.
+        # Two thresholds are proved. The search need not find rows below the initial threshold, and
+        # no row below the k-th best score is a result.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
@@ -393,8 +393,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             if shared_threshold > results.thresholds[query]:
                 results.thresholds[query] = shared_threshold
         results.unproved[query] = -NEVER
-        # If the threshold in use is above both proved thresholds, it is an estimate, or another
-        # task has found it.
+        # If the threshold in use is above both of them, this task has not proved it: it is an
+        # estimate, or another task has shared it.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

@@ -3,7 +3,7 @@
 Scaling. The query `a` is scaled to a row a' of norm about 1, and the item `b` is scaled to a row b'
 of norm at most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' ·
 b' + w o. Here o is the offset of the item, and w is the weight with which the query multiplies
-offsets. A threshold tau is a lower bound on the k-th best K of the query.
+offsets. A threshold tau is a lower bound on the k-th largest K among the query's pairs.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
@@ -27,9 +27,9 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
 The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
 weight of the offsets, all divided by s. With AVX2, the score v of a hit is refined, and a smaller
 factor of N then applies (``query_blocks``). The statistics of a panel are 1 / t, N, R and the range
-of the offsets. In tiles of codes, v is compared with an integer that is lower than v_min by at most
-2. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding
-error of a float32 sum.
+of the offsets. If a tile is computed from codes, v is compared with an integer between v_min - 2
+and v_min. If a tile is computed in float32, s = t = 1 and R = 0, and |e| is |a'| times a bound on
+the relative rounding error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
@@ -78,7 +78,7 @@ _UNDERFLOW = 2.0**-1050
 
 @inlined_kernel
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
-    """Set the bound terms of query i in a panel, with a threshold that every product reaches.
+    """Set the bound terms of query i in a panel; the threshold is one that every product reaches.
 
     `bound_terms` (5, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
     first three results of ``query_encoding.encode_query``: the quantisation step of the query, and
@@ -112,12 +112,12 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 
 @borrowing_kernel
 def estimate_panels(first, n_panels, largest_products, statistics, weight, panel_estimates):
-    """For each of n_panels panels, estimate the largest K of the query and an item of the panel.
+    """For each of n_panels panels, estimate the largest K of the query with the panel's items.
 
     The panels are those from number `first` on. The estimate for panel first + p follows from the
-    largest product of the panel, largest_products[p] (int32). The estimate is divided by the step
-    of the query, as the bound terms are, and is written to panel_estimates[p] (float32). `weight`
-    is the bound term OFFSET_WEIGHT of the query, by which the offsets of items are multiplied.
+    largest product of the panel, largest_products[p] (int32). Like the bound terms, the estimate is
+    divided by the step of the query. It is written to panel_estimates[p] (float32). `weight` is the
+    bound term OFFSET_WEIGHT of the query, by which the offsets of items are multiplied.
     """
     for p in range(n_panels):
         panel = first + p
@@ -142,7 +142,7 @@ def threshold_of(query, queries, score, inverse_step):
 
 @borrowing_kernel
 def score_rounding(query, queries):
-    """Return a bound on the error of K that is caused by the rounding of a float64 score.
+    """Return a bound on the error that the rounding of a float64 score causes in K.
 
     The docstring of this module defines K.
     """

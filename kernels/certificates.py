@@ -47,7 +47,7 @@ def ratio_range(a, b, K):
 
 @kernel
 def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
-    """Return whether sum w h exceeds its possible rounding error for every w in [1, K]^d.
+    """Return whether sum w h is surely positive, in spite of rounding, for every w in [1, K]^d.
 
     The entries of h are x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²).
     """
@@ -75,14 +75,14 @@ def norm_ratios(y, m, K):
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether y is certified to beat m by tests at the smallest and largest norm ratio.
+    """Return whether tests at the smallest and the largest norm ratio prove that y beats m.
 
-    Let ρ(w) be the norm ratio sqrt(sum w m² / sum w y²) (see norm_ratios). At w, the difference
-    cosine(x, y) - cosine(x, m) has the same sign as sum w x (ρ y - m) with ρ = ρ(w). If ρ is
-    regarded as independent of w, the minimum over all w of sum w x (ρ y - m) is a concave function
-    of ρ. Therefore, if the minimum is positive at both ends of a range of ρ, sum w x (ρ y - m) is
-    positive for all w and for all ρ in the range. `ratios` holds the two ends of the range of the
-    norm ratio. The function takes O(d) time.
+    Let ρ(w) be the norm ratio sqrt(sum w m² / sum w y²) (see norm_ratios). Let T(w, ρ) be sum w x
+    (ρ y - m). In the metric diag(w), the difference cosine(x, y) - cosine(x, m) has the same sign
+    as T(w, ρ(w)). If ρ is regarded as independent of w, the minimum of T(w, ρ) over all w is a
+    concave function of ρ. If this minimum is positive at both ends of a range of ρ, T(w, ρ) is
+    therefore positive for all w and for all ρ in the range. `ratios` holds the two ends of the
+    range of the norm ratio. The function takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -95,7 +95,8 @@ def best_multiplier(a, g, K, w):
     The array g must have positive and negative entries, unless all entries are 0. The sum that is
     maximised is a concave, piecewise linear function of μ. Consider those points w of the box at
     which sum w g = 0. By duality, the smallest value of sum w a among these points equals the
-    maximum. The point with the smallest value is written to `w`. The kernel takes O(d log d) time.
+    returned maximum. The point with the smallest value is written to `w`. The kernel takes O(d log
+    d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -125,15 +126,18 @@ def best_multiplier(a, g, K, w):
 
 @kernel
 def piece_certificate(x, y, m, K, first, last, w):
-    """Return 1 if y beats m wherever first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
+    """Test whether y beats m at all w with first <= ρ(w) <= last; return 1, -1 or 0.
+
+    The result is 1 if y is proved to beat m, and -1 if y does not beat m at the point that is
+    written to `w`. If neither is proved, the result is 0.
 
     ρ(w) is the norm ratio (norm_ratios). Let T(w, ρ) be sum w x (ρ y - m) + μ sum w (m² - ρ² y²)
     for a multiplier μ. If ρ = ρ(w), the second of the two sums is 0. If μ is not negative, the
     minimum of T(w, ρ) over all w is a concave function of ρ. Therefore, if this minimum is positive
     at ρ = first and at ρ = last, T(w, ρ) is positive for all w and for all ρ from `first` to
-    `last`. If μ is negative, the function applies the same test to another function, U(w, ρ) = sum
-    w x (y - m / ρ) + ν sum w ((m / ρ)² - y²) with ν = μ sqrt(first * last). The minimum of U(w, ρ)
-    over all w is a concave function of 1/ρ.
+    `last`. If μ is negative, the test uses U(w, ρ) instead of T(w, ρ). Here U(w, ρ) is sum w x (y -
+    m / ρ) + ν sum w ((m / ρ)² - y²), with ν = μ sqrt(first * last). The minimum of U(w, ρ) over all
+    w is a concave function of 1/ρ.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -157,10 +161,10 @@ def piece_certificate(x, y, m, K, first, last, w):
 def refined_certificate(x, y, m, K, ratios, depth, w):
     """Return 1 if y is certified to beat competitor m, -1 if w is a counterexample, else 0.
 
-    `ratios` holds the ends of the range of the norm ratio ρ. If piece_certificate cannot decide a
+    `ratios` holds the ends of the range of the norm ratio ρ. If piece_certificate returns 0 for a
     piece of the range, the piece is bisected at its geometric mean, up to `depth` times. A piece of
-    the smallest size is not bisected: if piece_certificate cannot decide it, y cannot be certified.
-    In this case, the remaining pieces are searched only for a counterexample w.
+    the smallest size is not bisected. If piece_certificate returns 0 for such a piece, y cannot be
+    certified, and the remaining pieces are searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -199,13 +203,13 @@ def beats(x, y, m, K, depth, w):
 
 @kernel
 def certified_level(x, y, m, bound, radius, levels, depth, w):
-    """Return the largest condition up to which neighbour y is certified to beat competitor m.
+    """Certify neighbour y against competitor m; return the largest condition that is certified.
 
     The caller guarantees that y beats m under every rescaling whose condition is at most `bound`.
     The function first tries to certify y up to the condition `radius`. If this fails, the function
-    searches for the largest level that can be certified, by bisection of the `levels` between
-    `bound` and `radius`. The array `levels` is in ascending order. If no level above `bound` can be
-    certified, the function returns `bound`.
+    bisects the `levels` between `bound` and `radius`, to find the largest level that can be
+    certified. The array `levels` is in ascending order. If no level above `bound` can be certified,
+    the function returns `bound`.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -223,12 +227,13 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return a threshold: a competitor cannot beat y if its Fisher z with x is lower.
+    """Return a threshold: a competitor whose Fisher z with x is below it cannot beat y.
 
-    Here, to beat y means to be at least as near to x as y is, under at least one rescaling with a
-    condition of at most `condition`. The function computes the smallest Fisher z that x and y have
-    at any point of the box, and subtracts ln(condition). A rescaling with a condition of at most
-    `condition` cannot increase the Fisher z of any pair by more than ln(condition).
+    Here, a competitor beats y if it is at least as near to x as y under some rescaling. Only
+    rescalings with a condition of at most `condition` are considered. The function computes the
+    smallest Fisher z that x and y have at any point of the box, and subtracts ln(condition). A
+    rescaling with a condition of at most `condition` cannot increase the Fisher z of any pair by
+    more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -280,11 +285,12 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     neighbours of each row, sorted by descending cosine, and the first k neighbours of a row form
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
     an upper limit on each radius. After a call, `partial` holds the radius that is certified
-    against the competitors of all calls so far. `radii` (n, k) float64 receives the radius that is
-    certified against all items, or NaN for an edge of a zero row. No item outside a row's list has
-    a higher Fisher z with the row than the last item in the list has. `truncated` (n,) uint8 is 1
-    for each row whose list is too short. A list is too short if its last item limits the radius of
-    at least one edge of the row.
+    against all competitors from this call and the previous calls. `radii` (n, k) float64 receives
+    the radius that is certified against all items, or NaN for an edge of a zero row. The items
+    outside the list of a row have at most the same Fisher z with the row as the last item in the
+    list. Because an unlisted item may be as near as the last listed item, the last listed item sets
+    a limit on the radii of the row. `truncated` (n,) uint8 is 1 for each row whose list is too
+    short. A list is too short if this limit lowers the radius of at least one edge of the row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

@@ -1,9 +1,9 @@
 """The cache of compiled code on disk.
 
 The name of each file contains a digest of everything that affects the code in the file. Numba's own
-cache has three faults. First, Numba checks only whether the file that defines the compiled function
-has changed. If an upgrade changes a helper function in another file, Numba may therefore run the
-old helper function (see ``fingerprint``). Second, two processes that save at the same time can
+cache has three faults. First, of all source files, Numba checks only the one that defines the
+compiled function. If an upgrade changes a helper function in another file, Numba may therefore run
+the old helper function (see ``fingerprint``). Second, two processes that save at the same time can
 corrupt the index of Numba's cache. Third, the import of a cached function fails if no directory is
 writable. This module avoids the faults of Numba's cache: it saves every signature in a separate
 file without an index, and turns disk errors into warnings.
@@ -232,7 +232,7 @@ def leave_mark(name, kernels):
 
 
 def is_marked(name, kernels):
-    """Return whether leave_mark was called for a name and for the present code of some kernels."""
+    """Return whether leave_mark(name, kernels) was called with the present code of the kernels."""
     try:
         return _mark(name, kernels).exists()
     except OSError:  # the directory does not exist or is not accessible
@@ -246,7 +246,7 @@ def _mark(name, kernels):
 
 
 def signatures():
-    """Return the paths of the files whose code Python can call; each file holds one signature."""
+    """Return the paths of the files with code for Python; each file holds one signature."""
     directory = cache_directory()
     return [] if directory is None else list((directory / code_digest()).glob(f"*/[!{INNER}]*-*"))
 
@@ -362,7 +362,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock the byte of the lock file that stands for `path`; closing `stack` releases the lock."""
+    """Lock the byte that stands for `path` in the lock file; closing `stack` releases the lock."""
     import fcntl
 
     _make_private(path.parent.parent)

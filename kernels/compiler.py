@@ -72,10 +72,9 @@ def compiled_for_kernels(function, flags):
 def _compile_in_turn(dispatcher, compile_here, signature):
     """Load the code of a signature, or compile it; no two processes compile it at once.
 
-    While the process waits for another process, it does not hold Numba's lock, because forks and
-    the compilations of other threads need Numba's lock. A process that holds the lock of one
-    signature never waits for the lock of another signature, so two processes never wait for each
-    other.
+    While the process waits for another process, it does not hold Numba's lock, so that other
+    threads can fork or compile. A process that holds the lock of one signature never waits for the
+    lock of another signature, so two processes never wait for each other.
     """
     with (
         turn_to_compile(dispatcher, signature) as must_compile,
@@ -101,7 +100,8 @@ def _fewer_collections():
 
 def _check_address_space():
     """Raise MemoryError if the address-space limit leaves LLVM too little memory for compiling."""
-    with contextlib.suppress(ImportError, OSError):  # no `resource` on Windows, no /proc on macOS
+    # Windows has no module `resource`, and macOS has no /proc. The limit is then not checked.
+    with contextlib.suppress(ImportError, OSError):
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -233,8 +233,8 @@ def _place(typing_context, arguments):
 def slots_entry(kernel, kinds):
     """Compile entry(lo, hi, place), which reads arguments from 8-byte slots and calls the kernel.
 
-    The 8-byte slots begin at the address `place`. An array takes one slot for each number or
-    pointer in Numba's array structure. The two slots for the owner of the memory hold 0 (see
+    The 8-byte slots begin at the address `place`. An array occupies as many slots as Numba's array
+    structure has numbers and pointers. The two slots for the owner of the memory hold 0 (see
     native.c).
     """
     signature = types.int64, types.int64, *kinds
@@ -263,7 +263,7 @@ def slots_entry(kernel, kinds):
 
 
 def _from_slots(builder, kind, slot):
-    """Emit code that reads an LLVM value from slots; return the value and the slot after it."""
+    """Emit code that reads an LLVM value from slots; return the value and the next unread slot."""
     if isinstance(kind, ir.Aggregate):
         value = ir.Constant(kind, ir.Undefined)
         for position in range(len(kind)):

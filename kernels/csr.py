@@ -15,9 +15,9 @@ _ROWS_AT_ONCE = 256
 def check_rows(lo, hi, X, views, n_columns, findings):
     """For each row of X from lo to hi, write the worst defect of the row to `findings` (n,) uint8.
 
-    A finding is one of the constants VALID to EXPLICIT_ZERO of this module. `X` is a Csr whose
-    indptr has already been validated, and `views` holds the BitViews of X. The kernel takes O(nnz)
-    time.
+    A finding is one of the constants of this module: VALID, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL
+    or EXPLICIT_ZERO. `X` is a Csr whose indptr has already been validated, and `views` holds the
+    BitViews of X. The kernel takes O(nnz) time.
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
@@ -127,9 +127,9 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo to hi of a CSR matrix to their positions in its transpose.
 
-    `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins. The
-    entries of part q in column j start at position positions[q, j] of the transpose, where
-    `positions` (parts, p) is int64. The kernel overwrites `positions`. The row numbers and the
+    `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins.
+    `positions` (parts, p) is int64. In the transpose, the entries of column j that come from part q
+    start at position positions[q, j]. The kernel overwrites `positions`. The row numbers and the
     values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row numbers ascend
     within a column. `values` is None if the data of X is None.
     """

@@ -7,8 +7,8 @@ usually there is one range. The kernel takes the following steps:
 1. The record Items is made from the addresses of its arrays. The norms of the queries are computed.
    If a norm is zero, not finite or extreme, the kernel ends without a search, and its caller
    searches in another way (``STATUS_NOT_ORDINARY``).
-2. The queries are scaled, rotated and quantised to int8 codes, as the items were when they were
-   packed (``encode_queries``).
+2. The queries are scaled, rotated and quantised to int8 codes (``encode_queries``). The items were
+   scaled, rotated and quantised when they were packed.
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
    kernel stores the product of each slot, in 4 bytes, and also stores the largest product of each
    panel of 32 slots.
@@ -23,10 +23,11 @@ usually there is one range. The kernel takes the following steps:
    (``fastcos.search.task_grid.guess_rank``). If there are many panels, the first value of r is a
    little more than k. If a panel often contains several of the k best slots, the first value of r
    is less than k. The rank r is at most the number of panels.
-5. The k-th best float64 score of step 4 is a lower bound on the k-th best score of all slots, so it
-   is a *proved* threshold. A slot that step 4 did not score is now scored in float64 if its upper
-   bound reaches the proved threshold. By the proof in ``candidate_filter``, no other slot that step
-   4 left out can be among the k best.
+5. The k-th best of all slots cannot score lower than the k-th best of the slots that step 4 scored
+   in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot that step 4
+   did not score is now scored in float64 if its upper bound reaches the proved threshold. By the
+   proof in ``candidate_filter``, a slot whose upper bound does not reach this threshold cannot be
+   among the k best.
 6. The k best rows are sorted by descending score, and rows with equal scores by ascending row
    number.
 
@@ -42,9 +43,9 @@ A *row* is the number of an item in its segment. Packed items are not in the ord
 the panels into ranges, one for each task. Products are numbered within a range: the product at
 position j belongs to slot 32 lo + j, where lo is the first panel of the range.
 
-The result is exact for three reasons. First, the slots that are not scored cannot be among the
-best, by the proof at the top of ``candidate_filter``. Second, every score in the result is computed
-in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
+The result is exact for three reasons. First, the proof at the top of ``candidate_filter`` shows
+that the slots that are not scored cannot be among the best. Second, every score in the result is
+computed in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
 (``select``).
 
 To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
@@ -56,8 +57,8 @@ functions of ``select`` partition and sort short lists. Each function of ``simd`
 vector instructions of one operation. The docstring of ``fastcos.search`` describes one search as an
 example, with the number of panels and products of each step.
 
-If the items have a projection, ``projected_queries`` takes the steps of this kernel, except that
-step 3 skips the codes of most slots.
+For items that have a projection, ``projected_queries`` takes the same steps as this kernel, but its
+step 3 does not multiply the full codes of most slots.
 """
 
 from typing import Any, NamedTuple
@@ -94,8 +95,8 @@ _CHUNK = 256
 # after the other, and the next panel is prefetched at the same time. This constant is the largest
 # number of words in a run. However, a run always contains at least one panel, and never more than
 # 32 panels. One panel of 128 columns has this many words. We measured a search with four queries
-# among 1,000,000 items of 128 columns. It is 1.3 times as fast with runs of one panel as with runs
-# of 4 panels.
+# among 1,000,000 items of 128 columns. With runs of one panel, this search is 1.3 times as fast as
+# with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -135,7 +136,8 @@ class Buffers(NamedTuple):
     best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
         The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
-        The positions of the products that reach a threshold, counted within the range.
+        The positions of the products that reach a threshold. Position 0 is the first product of the
+        range of panels.
     panel_estimates : float32 array (panels,)
         For each panel, an estimate of its largest K (see ``candidate_filter``), divided by the step
         of the query.
@@ -236,7 +238,7 @@ def encode_queries(queries, items):
 
 @kernel
 def repeated_words(words):
-    """Return every word 8 times in succession, once for each item of a group of items."""
+    """Return each word 8 times in succession, because a group consists of 8 items."""
     repeated = np.empty(words.shape[0] * GROUP, np.int32)
     for at in range(words.shape[0]):
         for copy in range(GROUP):
@@ -298,7 +300,7 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
         if rank == 0:
             return n_best
         previous_guess, rank = guess, min(4 * rank, n_panels) if rank < n_panels else 0
-    # Step 5 of the file's docstring: step 4 has left out some slots. Those of them whose upper
+    # Step 5 of the file's docstring: among the slots that step 4 did not score, those whose upper
     # bounds reach the proved threshold are scored now.
     proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     n_best, _ = score_reaching(
@@ -322,8 +324,8 @@ def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffer
     )  # fmt: skip
     n_above = n_panels
     if minimum > -NEVER:
-        # Only a few estimates are above the minimum. Selecting the rank-th largest of these few is
-        # faster than selecting it from all estimates.
+        # Only a few estimates are above the minimum. Selecting the rank-th largest of these few
+        # estimates is faster than selecting it from all estimates.
         n_above = 0
         for p in range(n_panels):
             estimate = panel_estimates[p]
@@ -378,9 +380,9 @@ def score_reaching(
 def _score_rows(i, n_rows, k, queries, items, buffers, n_best, kth_score):
     """Score the rows buffers.rows[:n_rows] in float64, and add them to the best rows.
 
-    The best rows are reduced to k when their buffer is nearly full, and after the last rows have
-    been scored. The function returns the number of best rows in the buffers, and the k-th best
-    score.
+    When the buffer of best rows is nearly full, and after the last rows have been scored, only the
+    best k rows are kept. The function returns the number of best rows in the buffers, and the k-th
+    best score.
     """
     best_scores, best_rows = buffers.best_scores, buffers.best_rows
     score_pairs(

@@ -69,7 +69,7 @@ def _describe(definition):
 
 
 def _globals(function, code):
-    """Return the globals, and attributes of this package's modules, whose names occur in `code`."""
+    """Return the objects that `code` names: globals, and attributes of modules of this package."""
     names = _names(code)
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     modules = [value for value in values.values() if _is_own_module(value)]
@@ -124,7 +124,7 @@ def _text(value):
 
 
 def _code(code):
-    """Return the parts of a code object that affect its results.
+    """Return those parts of a code object that affect the results of the code.
 
     The returned parts include neither the docstring nor the line numbers.
     """

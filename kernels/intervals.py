@@ -168,7 +168,7 @@ def highest_envelope(left, right, low, high):
 
 @kernel
 def lowest_between(start, end, w_start, w_end, w):
-    """Write to w the point between w_start and w_end at which the cosine is smallest.
+    """Find the point between w_start and w_end at which the cosine is smallest; write it to w.
 
     The points `w_start` and `w_end` belong to the box, and the cosine is not negative at any point
     between them. The weighted sums at these two points are `start` and `end`. The derivative of the
@@ -194,12 +194,11 @@ def worst_nonnegative(x, y, K, w):
     """Store in w the point of the box at which the cosine of x and y is smallest.
 
     The function may be called only if no point of the box has a negative cosine. Let f(t, w) be 2
-    sum w x y / sum w (t x² + y²/t). Take the minimum of f over w for each positive t; the largest
-    of these minima is the smallest cosine. For each t, the minimum over w is attained at some
-    vertex of the box, and the value of f at any vertex is an upper bound on this minimum. The
-    algorithm keeps two vertices and the two upper bounds that these vertices give. Let g(t) be the
-    smaller of the two upper bounds at t. In each step, the algorithm tries the t that maximises
-    g(t).
+    sum w x y / sum w (t x² + y²/t). For each positive t, f has a minimum over w. The largest of
+    these minima is the smallest cosine. For each t, the minimum over w is attained at some vertex
+    of the box, and the value of f at any vertex is an upper bound on this minimum. The algorithm
+    keeps two vertices and the two upper bounds that these vertices give. Let g(t) be the smaller of
+    the two upper bounds at t. In each step, the algorithm tries the t that maximises g(t).
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -288,10 +287,10 @@ def total_variation_index(x, y, contributions):
 
 @kernel
 def pair_indices(lo, hi, pairs, z, indices, contributions):
-    """For pairs lo to hi, write Fisher z, the total-variation index and the contributions to it.
+    """For pairs lo to hi, write Fisher z and the total-variation index.
 
     `pairs` is a RowPairs. The outputs `z` (n,), `indices` (n,) and `contributions` (n, d) are
-    float64.
+    float64. Row i of `contributions` holds the contribution of each dimension to indices[i].
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     a, b = np.empty(x.shape[1]), np.empty(x.shape[1])

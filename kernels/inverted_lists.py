@@ -4,11 +4,11 @@ The list of a column holds the items that have a non-zero in the column. With in
 read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. If some values are not
 1, 64 bits hold two items with their values. Each item takes 32 bits: the lower 16 bits hold the
 item number, and the upper 16 bits hold the value. If lists are short on average, the columns are
-numbered by ascending length of their lists, and all very long lists count as equally long. If lists
-of the same length follow each other, the CPU mispredicts the end of a list less often. A search of
-the Magic: The Gathering decks is 1.3 times as fast if items are packed together with their values
-and lists are ordered by length. In the Magic: The Gathering decks, a list has 31 entries on
-average.
+numbered such that the lengths of their lists ascend; all very long lists count as equally long. If
+lists of the same length follow each other, the CPU mispredicts the end of a list less often. A
+search of the Magic: The Gathering decks is 1.3 times as fast if items are packed together with
+their values and lists are ordered by length. In the Magic: The Gathering decks, a list has 31
+entries on average.
 """
 
 import numpy as np
@@ -61,7 +61,7 @@ def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, 
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile the code that reads `data` even if the field were None.
+    Numba would compile this code in any case, even for records whose `data` is None.
     """
     for i in range(lo, hi):
         # The rows are short and lie at random addresses, so the hardware does not prefetch them.

@@ -165,8 +165,8 @@ class Kernel:
     def bind(self, *arrays):
         """Return the code for the types of `arrays`, and the arguments that follow lo and hi.
 
-        The first call chooses native code if a library contains any signature of this kernel, and
-        otherwise Numba's code.
+        The first call chooses between native code and Numba's code. It chooses native code if a
+        library contains this kernel for at least one signature.
         """
         is_native = native.holds(self)
         self.bind = functools.partial(native.bind, self) if is_native else self.bind_compiled
@@ -180,7 +180,7 @@ class Kernel:
         return function, arguments
 
     def bind_compiled(self, *arrays):
-        """Return Numba's dispatcher (which loads or compiles code when called), and `arrays`."""
+        """Return Numba's dispatcher and `arrays`; a dispatcher loads or compiles code on a call."""
         if native.recorder is not None:
             native.recorder(self, arrays)
         if self._dispatcher is None:
@@ -268,7 +268,7 @@ def borrowing_kernel(function):
 
 
 def inlined_kernel(function):
-    """Compile a kernel that is inlined into its callers, and counts no references.
+    """Compile a kernel that is inlined into its callers; its code counts no references to arrays.
 
     Each call passes every member of a tuple as a separate argument. Without inlining, a call with
     queries, items and buffers would push 150 words on the stack, and would take longer than a short

@@ -1,4 +1,4 @@
-"""Recommendations by votes of the nearest neighbours of items, or of users."""
+"""Recommendations by votes: seen items vote for similar items, or similar users for their items."""
 
 import numpy as np
 
@@ -45,14 +45,15 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
 
 @kernel
 def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
-    """Recommend to each of `users` the k unseen items with the most votes from the nearest users.
+    """For each of `users`, write the k unseen items for which the nearest users cast most votes.
 
     `users` (m,) is int64. `neighbors` (m, K) int64 holds the nearest users of each user, padded
     with -1. Each of these neighbours votes for every item that the neighbour has seen. `weights`
-    (K,) float64 holds the weight of a vote of the first, second, ... neighbour. `seen` is the Csr
-    of the items that users have seen. The recommended items are written to `best` (m, k) int64, in
-    the order that recommend_by_items uses. For each user, the kernel takes O(p + number of
-    interactions of the neighbours) time, and allocates an array of p numbers.
+    (K,) float64 holds the weights of the neighbours' votes: the first entry is for the nearest
+    neighbour, the second entry for the second-nearest, and so on. `seen` is the Csr of the items
+    that users have seen. The recommended items are written to `best` (m, k) int64, in the order
+    that recommend_by_items uses. For a user whose neighbours have h interactions in total, the
+    kernel takes O(p + h) time. It allocates an array of p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

@@ -51,8 +51,9 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# While native libraries are built, `recorder` is a function, and every call of compiled code calls
-# recorder(kernel, arrays). From these calls, the build learns which signatures it must compile.
+# `recorder` is None except while native libraries are built. During a build, every call of compiled
+# code calls recorder(kernel, arrays). From these calls, the build learns which signatures it must
+# compile.
 recorder = None
 
 
@@ -203,7 +204,7 @@ def _flatten(arguments, kinds, values):
 
 @functools.cache
 def _entries(kernel):
-    """Return a kernel's native code as a dict: argument types -> entries, widest tier first."""
+    """Return a dict of a kernel's native entries by argument types; the widest tier is first."""
     entries = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):
@@ -213,7 +214,7 @@ def _entries(kernel):
 
 
 def kernel_name(kernel):
-    """Return the name under which the tables of the libraries list a kernel."""
+    """Return the name that a kernel has in the tables of the libraries."""
     return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
 
 

@@ -1,21 +1,21 @@
 """The private names of Numba and llvmlite that this package uses, with fall-backs for some of them.
 
-Numba documents no way to store compiled code outside of its own cache, and no way to compile a
-function only for its callers. Except for one name in ``simd/emit.py``, only this file uses names
-that Numba or llvmlite may change without notice.
+Numba's documentation does not say how to store compiled code outside of Numba's own cache. Neither
+does it say how to compile a function that only other compiled functions call. Except for one name
+in ``simd/emit.py``, only this file uses names that Numba or llvmlite may change without notice.
 
-The first list below contains four groups of names. If a release of Numba lacks one of the names,
-this package uses the fall-back of the group that contains the name. A fall-back gives the same
-results. ``tests/kernels/test_numba_internals.py`` renames each of these names within Numba and
-checks the results.
+The first list below contains four groups of names. Each group has a fall-back, which gives the same
+results. If a release of Numba lacks a name, this package uses the fall-back of the name's group.
+``tests/kernels/test_numba_internals.py`` renames each of these names within Numba and checks the
+results.
 
 - Cache on disk: Dispatcher._cache; CompileResult._reduce and _rebuild; JITCPUCodegen.magic_tuple;
   CodeLibrary.has_dynamic_globals; serialize.dumps; rtsys.initialize. With the fall-back, no code is
   stored: each process warns once, and compiles all the code that it calls.
 - Intermediate code: JITCodeLibrary._optimize_final_module, _finalize_final_module, _final_module
   and _finalized; Compiler.compile_extra, compile_result, flags.no_compile, insert_user_function;
-  Dispatcher.add_overload, get_call_template. With the fall-back, Numba compiles called kernels in
-  its usual way, and a first search takes twice as long.
+  Dispatcher.add_overload, get_call_template. With the fall-back, Numba compiles kernels that other
+  kernels call in its usual way, and a first search takes twice as long.
 - Compiler lock: global_compiler_lock. During forks and compilations, the fall-back holds only a
   lock of this package, and not Numba's lock.
 - Entries: CompileResult.entry_point. The fall-back checks the types of the arguments at every call,
@@ -28,12 +28,12 @@ weekly job tries the newest release.
 - Intrinsics: cpu_target.typing_context with its methods refresh and resolve_value_type;
   types.Dispatcher. An intrinsic may be newer than the last refresh of the typing context.
 - Calls of code: active_code_library, call_internal; call_conv; get_pointer_to_function;
-  serialize_using_bitcode. Native wheels and the backend prange call kernels by address, unlike the
-  default backend, which is a thread pool.
-- Turns of processes: Dispatcher.compile. This file replaces the method, so that only one of several
-  processes that start together compiles a kernel.
-- Typed pointers: PointerType.pointee of llvmlite.ir, in simd/emit.py. Vector operations ask a
-  pointer for the type of its elements.
+  serialize_using_bitcode. Native wheels and the backend prange call kernels by address. The default
+  backend, a thread pool, does not.
+- Turns of processes: Dispatcher.compile. This file replaces the method, so that a kernel is
+  compiled by only one process if several processes start together.
+- Typed pointers: PointerType.pointee of llvmlite.ir, in simd/emit.py. Vector operations read the
+  type of the elements from the type of a pointer.
 
 ``numba.extending``, ``numba.typeof``, custom pipelines and the types of ``llvmlite.ir`` are
 documented.
@@ -127,8 +127,8 @@ def dispatcher_of(function, flags, turn):
     Whenever Numba would compile a signature, turn(dispatcher, compile_here, signature) is called
     instead. The function compile_here(signature) loads the code of the signature or compiles it.
     """
-    # No kernel is called from C, so no C wrapper is compiled. The first audit, which compiles
-    # kernels, is 5 % faster without the wrappers.
+    # No kernel is called from C, so no C wrapper is compiled. Without C wrappers, the first audit
+    # is 5 % faster, because it compiles kernels.
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     if HAS_CACHE:
         dispatcher._cache = _Cache(Files(function))
@@ -140,7 +140,7 @@ def dispatcher_of(function, flags, turn):
 
 @contextlib.contextmanager
 def turn_to_compile(dispatcher, signature):
-    """Yield whether a signature must be compiled.
+    """Yield True if a signature must be compiled, and False if its code is in the cache.
 
     A signature that must be compiled is locked during the `with` block. Without a cache, every
     signature must be compiled, and no signature is locked.
@@ -223,8 +223,8 @@ class _Cache:
 def _keys(signature, target_context):
     """Yield the keys under which the code of a signature may be stored.
 
-    The first key stands for this CPU. Each further key stands for a tier that this CPU supports,
-    and the widest tier comes first.
+    The first key stands for this CPU. Each of the other keys stands for a tier that this CPU
+    supports; the keys begin with the widest tier.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
     multiply-add. No other CPU feature changes a result, because kernels that depend on a feature
@@ -268,7 +268,7 @@ def inner_dispatcher_of(function, flags):
 
 
 def uncompiled(function, **flags):
-    """Return a dispatcher that compiles to intermediate code that neither Python nor C can call."""
+    """Return a dispatcher that produces intermediate code, without entries for Python and C."""
     no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
     dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
@@ -278,7 +278,7 @@ def uncompiled(function, **flags):
 def _add_overload(dispatcher, result):
     """Register compiled code for calls from kernels, but not for calls from Python.
 
-    Numba's own method registers the code for both.
+    Numba's own method registers the code for both kinds of calls.
     """
     dispatcher.overloads[result.signature.args] = result
 
@@ -294,7 +294,7 @@ def _call_template(template_of, arguments, keywords):
 
 
 class _InnerLibrary(_Library or object):
-    """The intermediate code of a kernel and of the kernels that it calls, without machine code."""
+    """A library of the intermediate code of a kernel and its callees; it holds no machine code."""
 
     def _optimize_final_module(self):
         """Do nothing, because intermediate code is optimised later, as part of its callers."""
@@ -373,7 +373,7 @@ def emit_call(context, builder, compiled, values):
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit a call of the code at an address; the emitted code returns any error of the call."""
+    """Emit code that calls the function at an address, and returns the error if the call fails."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

@@ -4,13 +4,13 @@ A row x is quantised as x = s q + e. Here s is the quantisation step, q holds th
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
 change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the rounding
-errors of the two rows. The rounding error of each row has three sources: two transforms with at
-most 15 passes of butterflies each, two further roundings, and the rounding when the row is loaded.
-SLACK is more than three times as large as 2^-17.8.
+errors of the two rows. Three operations contribute to the rounding error of a row: the row is
+rounded when it is loaded, it is transformed twice with at most 15 passes of butterflies each, and
+it is rounded two more times. SLACK is more than three times as large as 2^-17.8.
 
 The rotation is random and orthogonal, so inner products do not change. If one coordinate of a row
-is much larger than the others, the rotation distributes this coordinate over the row, which reduces
-the largest entry and thus the quantisation step. For rows of the Magic: The Gathering decks, the
+is much larger than the others, the rotation distributes this coordinate over the row. The largest
+entry and the quantisation step then become smaller. For rows of the Magic: The Gathering decks, the
 rotation reduces the norm of the quantisation error from 0.020 to 0.011. The rotation multiplies the
 coordinates by random signs and applies the fast Hadamard transform, in vectors of 16 float32
 numbers (``simd.hadamard``). A transform covers as many coordinates as the largest power of two that
@@ -132,7 +132,7 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 @kernel
 def quantisation_step(largest, largest_code):
-    """Return the quantisation step with which the number `largest` has the code largest_code.
+    """Return the quantisation step that turns the number `largest` into the code largest_code.
 
     If `largest` is at most 1e-30, the step is 1.
     """
@@ -187,8 +187,8 @@ def _pack_chunk(
         row = np.int64(row_of_slot[first + i])
         next_start = row_of_slot[min(first + i + 1, row_of_slot.shape[0] - 1)] * size
         # Each row is processed in three steps, and a third of the next row is prefetched before
-        # each step. The next row is not prefetched at once, because the CPU can wait for only a
-        # limited number of cache lines at the same time.
+        # each step. The next row is not prefetched all in one go, because the CPU can wait for only
+        # a limited number of cache lines at the same time.
         prefetch_row(data, next_start, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
         prefetch_row(data, next_start + third, third)

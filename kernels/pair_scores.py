@@ -63,7 +63,7 @@ def score_pairs(
 
 @inlined_kernel
 def score_items(scoring, query, rows, count, scores):
-    """Write the scores of a query and the items rows[:count] to `scores`, as score_pairs does.
+    """Score the items rows[:count] for a query with score_pairs, and write the results to `scores`.
 
     `scoring` is a PairScoring.
     """
@@ -77,8 +77,9 @@ def score_items(scoring, query, rows, count, scores):
 def _two_scores(metric_type, queries, query_numbers, items, rows):
     """Return the inner products or negative squared distances of two pairs of rows.
 
-    `query_numbers` holds the numbers of the queries of both pairs. `rows` holds the numbers of the
-    items of both pairs, followed by the numbers of two more items, which are prefetched.
+    `query_numbers` holds two numbers: those of the query in the first and in the second pair.
+    `rows` holds four numbers of items. The first two items belong to the two pairs, and the other
+    two items are prefetched.
     """
     if metric_type == EUCLIDEAN:
         first, second = two_row_distances(queries, query_numbers, items, rows)

@@ -36,9 +36,9 @@ def multiply_registers(lo, hi, isa, registers, score_type, multiply_adds):
     """Multiply and add numbers in registers, 4,096 times for each integer from lo to hi.
 
     The number of multiply-adds is written to multiply_adds[lo]. All factors are 1, so that the sum
-    of all products is the number of multiply-adds. `isa` is the instruction set, `registers` is the
-    configuration of the tile registers, and `score_type` is an empty array whose type, int32 or
-    float32, is the type of packed rows and of scores.
+    of all products is the number of multiply-adds. `isa` is the instruction set, and `registers` is
+    the configuration of the tile registers. `score_type` is an empty int32 or float32 array; packed
+    rows and scores have the type of this array.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)
     sums = tiles.aligned_empty(PANEL * PANEL, score_type)

@@ -1,13 +1,13 @@
 """Exact top-k of a few queries among items that have a projection.
 
-The kernel follows the steps of ``few_queries``, except that the full codes of most slots are not
-multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
-panel is computed. Among the largest scores of the sampled panels, the r-th largest is the estimated
-threshold; the rank r is the setting sample_rank. In the panels outside the sample, the projected
-codes are multiplied first (``projection_filter``). Projected codes give an upper bound on the score
-of each slot. The full codes are multiplied only for the slots whose upper bounds reach the
-estimated threshold. If the k-th best score shows at the end that the estimated threshold was too
-high, the query is compared with the full codes of all slots, so that no neighbour is lost.
+The kernel follows the steps of ``few_queries``, but skips the full codes of most slots. In a sample
+of the panels, all full codes are multiplied, and the largest score of each panel is computed. Among
+the largest scores of the sampled panels, the r-th largest is the estimated threshold; the rank r is
+the setting sample_rank. In the panels outside the sample, the projected codes are multiplied first
+(``projection_filter``). Projected codes give an upper bound on the score of each slot. The full
+codes are multiplied only for the slots whose upper bounds reach the estimated threshold. If the
+k-th best score shows at the end that the estimated threshold was too high, the query is compared
+with the full codes of all slots, so that no neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. For
 queries that are unlike the items, the kernel therefore stops using projected codes after a few
@@ -40,11 +40,11 @@ from .simd.tile_scores import multiply_item
 from .tiles import numbers_below
 
 # A slot is dropped if its projected codes show that it cannot reach the threshold. This placeholder
-# takes the place of the product of a dropped slot.
+# is then stored instead of the product of the slot.
 _DROPPED = np.int32(-(2**31))
 # The full codes of a slot can be multiplied alone, or together with the other slots of its panel.
-# A slot that is multiplied alone takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times
-# as long as a slot that is multiplied together with its panel. We measured this factor on Zen 4.
+# Multiplying a slot alone takes longer, by the factor _COST_OF_SLOT + _COST_OF_QUERY * (number of
+# queries). We measured this factor on Zen 4.
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 
@@ -52,8 +52,8 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 def projection_costs_more(n_hits, n_panels, n_queries, items):
     """Return whether searching n_panels panels would have been faster without projected codes.
 
-    In these panels, the projected codes did not rule out n_hits slots. The full codes of the n_hits
-    slots were multiplied one slot at a time.
+    In these panels, n_hits slots remained after the projected codes had ruled out the others. The
+    full codes of the n_hits slots were multiplied one slot at a time.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -61,7 +61,7 @@ def projection_costs_more(n_hits, n_panels, n_queries, items):
 
 @kernel
 def project_few_queries(queries, items, codes):
-    """Return the ProjectedQueries of few queries, and the words of the queries' projected codes.
+    """Project a few queries; return their ProjectedQueries and the words of their projected codes.
 
     Each word of the projected codes is stored 8 times, except with AMX. If the queries are unlike
     the items, or if the items have no projection, the queries are not projected, and
@@ -96,7 +96,8 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
     codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest_products = np.empty((n, hi - lo), np.int32)
-    # This array holds one threshold for each query. Only products below this threshold are missing.
+    # This array holds one threshold for each query. If a product of a query is missing from
+    # `products`, it is below the threshold of the query.
     dropped_below = np.empty(n, np.float32)
     dropped_below[:] = -NEVER
     buffers = empty_buffers(hi - lo, k)
@@ -151,7 +152,7 @@ def _find_best_of_multiplied(
 def _multiply_by_projection(
     lo, hi, settings, queries, items, codes, products, largest_products, buffers, dropped_below
 ):
-    """Estimate a threshold for each query; multiply the full codes of slots that may reach it.
+    """For each query, multiply the full codes of slots that may reach an estimated threshold.
 
     If the upper bound of a slot does not reach the threshold, the product of the slot becomes
     _DROPPED. The threshold of each query is written to dropped_below.
@@ -200,8 +201,9 @@ def _search_other_panels(
             continue
         if panel == raise_at:
             # The threshold is the r-th largest of the best scores of the panels searched so far, so
-            # it rises as more panels are searched. It is computed again whenever the number of
-            # searched panels has doubled, because a higher threshold drops more slots.
+            # it rises as more panels are searched. A higher threshold drops more slots. The
+            # threshold is therefore computed again whenever the number of searched panels has
+            # doubled.
             for i in range(n):
                 _raise_threshold(
                     i, lo, hi, settings.first_rank, items, codes, largest_products, buffers
@@ -219,8 +221,8 @@ def _search_other_panels(
                     largest_products, buffers.hits,
                 )  # fmt: skip
                 n_tried += 1
-        # If the queries are unlike the items, the upper bound of almost every slot reaches the
-        # threshold, and multiplying the full codes of whole panels is faster.
+        # If the queries are unlike the items, almost every slot has an upper bound that reaches the
+        # threshold. Multiplying the full codes of whole panels is then faster.
         is_costly |= n_tried >= PANELS_TRIED and projection_costs_more(n_hits, n_tried, n, items)
 
 

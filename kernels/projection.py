@@ -50,8 +50,8 @@ class ProjectedQueries(NamedTuple):
     Attributes
     ----------
     packed, corrections : as in Block
-        The same as the fields `packed` and `corrections` of Block, but for the projected codes
-        instead of the full codes.
+        The packed projected codes and their corrections. The fields `packed` and `corrections` of
+        Block hold the same for the full codes.
     bound_terms : float32 array (panels, 5, 32)
         The bound terms of the projected codes. Module ``simd.panel`` describes the five rows of
         each panel of bound terms.
@@ -64,8 +64,8 @@ class ProjectedQueries(NamedTuple):
         For each panel of queries, 1 if only the full codes are multiplied, and 0 if the projected
         codes are multiplied first.
     min_products : float32 array (32,)
-        For each query, a lower bound on the tile score of every item that may reach the threshold
-        of the query.
+        For each query, a number that limits the candidates: an item whose tile score is below this
+        number cannot reach the threshold of the query.
     """
 
     packed: Any
@@ -78,10 +78,9 @@ class ProjectedQueries(NamedTuple):
     min_products: Any
 
 
-# Queries are projected only if a sufficient share of their squared norms lies along the axes. The
-# same share is computed for the items, and the share of the queries must be at least _MIN_SHARE
-# times as large as the share of the items. The shares are estimated from 32 axes, with relative
-# errors of up to 25 %.
+# Queries are projected only if a sufficient share of their squared norms lies along the axes: at
+# least _MIN_SHARE times the corresponding share of the items. Both shares are estimated from 32
+# axes, with relative errors of up to 25 %.
 _MIN_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.
@@ -296,8 +295,8 @@ def _pack_projected_query(
 ):
     """Pack the projected codes of query i of a panel; return the inverse of the quantisation step.
 
-    The bound terms of the query, except for STEP_RATIO and OFFSET_WEIGHT, are written to
-    projected_terms, and the correction of the query is written to corrections[at].
+    The kernel writes the bound terms of the query, except for STEP_RATIO and OFFSET_WEIGHT, to
+    projected_terms. It writes the correction of the query to corrections[at].
     """
     measure_row(row, measured)
     squares = measured[1]
@@ -320,7 +319,7 @@ def _pack_projected_query(
 
 @borrowing_kernel
 def _share_along_axes(items):
-    """Return an estimate of the share of the items' squared norms that lies along the axes.
+    """Return an estimate of the share of the items' squared norms that the axes capture.
 
     The estimate is computed from the items of the middle panel.
     """

@@ -3,7 +3,7 @@
 Most of the norm of an embedding lies in few directions. The search therefore computes the
 coordinates of each row along p axes (``projection``). The codes of these coordinates are called
 projected codes. They are multiplied first, and suffice to drop most pairs. The full codes are
-multiplied only for pairs that the projected codes do not drop (``candidate_filter``).
+multiplied only for the remaining pairs (``candidate_filter``).
 
 Bound. As in ``candidate_filter``, a' is the scaled query, b' is the scaled item, K is the score,
 and tau is a threshold. The axes are the columns of V (d, p), which are nearly orthonormal: |V'V -
@@ -72,7 +72,7 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(n_queries, words):
-    """Return the cost of a word in a tile and the cost of a pair outside a tile, in CPU cycles."""
+    """Return two costs in CPU cycles: that of a word in a tile, and of a pair outside a tile."""
     cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
     return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 
@@ -81,7 +81,8 @@ def _durations(n_queries, words):
 def abandon_costly_projections(factor, items, block):
     """Stop using projected codes for those panels of queries whose tiles had too many hits.
 
-    Later tiles are expected to have 1 / factor times as many hits as the tiles so far.
+    The expected number of hits per later tile is the number of hits per tile so far, divided by
+    `factor`.
     """
     projected, words = block.projected, items.words
     for q in range(projected.uses_full_codes.shape[0]):
@@ -124,7 +125,7 @@ def find_hits_by_projection(isa, p, q, items, block):
 
 @borrowing_kernel
 def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
-    """Find a tile's hits with projected codes; keep those that are also hits with full codes."""
+    """Find the hits of a tile by projected codes; keep the hits that the full codes confirm."""
     projected, size = block.projected, PANEL * projection.words
     n_queries = min(block.n_queries - q * PANEL, PANEL)
     score_panel(

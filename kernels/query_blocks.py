@@ -6,30 +6,31 @@ that may reach the threshold of their query. A hit is stored as the number 32 i 
 position of the item in its panel, and j is the position of the query in its panel.
 ``candidate_filter`` proves that only hits can reach the threshold of their query.
 
-Refinement. With AVX2, the codes of queries are coarse, because products are added in int16. A tile
-therefore has several times as many hits as with finer codes. The codes of a query, multiplied by
-the step, approximate the query, and the *remainder* is the query minus this approximation. The
-remainder is quantised, too, so it has codes of its own. For each hit, the codes of the remainder
-are multiplied by the codes of the item, and the product refines the score of the tile. The hit is
-dropped if its refined score does not reach the threshold. In the notation of ``candidate_filter``,
-a' = s q + e, where e is the remainder, and e = s' q' + e' with codes q' of at most 63 in magnitude.
-The number (s' / s) (q' · c) is computed in float32, and rounded to the nearest integer r. The
-refined score is v + r, and
+Refinement. With AVX2, products are added in int16. To prevent an overflow, the codes of queries
+must be small numbers, and are therefore coarse. Because of these coarse codes, a tile has several
+times as many hits as it would have with finer codes. The codes of a query, multiplied by the step,
+approximate the query, and the *remainder* is the query minus this approximation. The remainder is
+quantised, too, so it has codes of its own. For each hit, the codes of the remainder are multiplied
+by the codes of the item. This product makes the score of the hit more precise. The hit is dropped
+if its refined score does not reach the threshold. In the notation of ``candidate_filter``, a' = s q
++ e, where e is the remainder. The remainder is quantised as e = s' q' + e', where the codes q' are
+at most 63 in magnitude. The number (s' / s) (q' · c) is computed in float32, and rounded to the
+nearest integer r. The refined score is v + r, and
 
     a' · b' = s t (v + (s' / s) (q' · c)) + e' · b' + (s q + s' q') · f.
 
 - |s q + s' q'| ≤ |a'| + |e'| ≤ |a'| + |e|, so the bound term CODE_NORM also bounds the last term.
-- r differs from (s' / s) (q' · c) by less than 2: rows have at most 65,000 columns, so |r| is at
-  most 65,000 * 127 / 2 = 4.1e6, three roundings to float32 change it by at most 0.74, and rounding
-  to an integer changes it by 0.5. If the largest entry of a panel is x, the step t of the panel is
-  x / 127, which is at most N / 127. If a panel has only zero codes, r is 0. The difference
-  therefore changes the product by at most (2 / 127) s N. The bound term RESIDUAL_NORM contains 2 /
-  126 in addition to |e'| / s.
+- r differs from (s' / s) (q' · c) by less than 2. Rows have at most 65,000 columns, so |r| is at
+  most 65,000 * 127 / 2 = 4.1e6. Three roundings to float32 therefore change r by at most 0.74.
+  Rounding to an integer changes r by at most 0.5. Let x be the largest entry of a panel of items.
+  The step t of the panel is x / 127. Because x is at most N, t is at most N / 127. If a panel has
+  only zero codes, r is 0. The difference therefore changes the product by at most (2 / 127) s N.
+  The bound term RESIDUAL_NORM contains 2 / 126 in addition to |e'| / s.
 - The remainder e is computed in float32, with an error of at most 2^-24 (|s q| + |e|), which SLACK
   covers.
 
-In int16, a sum of two products is at most 2 * 255 * 63 = 32,130. No further products are added to
-this sum in int16.
+In int16, a sum of two products is at most 2 * 255 * 63 = 32,130. The sum is converted to int32
+before further products are added.
 
 In this file, p is the index of a panel of items, and q is the index of a panel of queries.
 """
@@ -61,9 +62,9 @@ from .simd.panel import (
 from .simd.tile_scores import multiply_group, multiply_item, score_panel, score_panel_by_item
 from .tiles import aligned_empty
 
-# The rounding error of a refined score is less than two units. A unit is the step of the query
-# times the step of the panel, and the step of the panel is at most 1 / 127 of the largest norm of
-# an item.
+# The rounding error of a refined score is less than two units. A unit is the product of two steps:
+# the step of the query and the step of the panel. The step of the panel is at most 1 / 127 of the
+# largest norm of an item.
 _ROUNDING_OF_REFINED = np.float32(2.0 / 126.0)
 
 
@@ -77,7 +78,7 @@ class Remainders(NamedTuple):
     corrections : int32 array (32 panels,)
         For each query, the number that is added to the products of the codes of its remainder.
     ratios : float32 array (32 panels,)
-        For each query, the step of the remainder divided by the step of the query.
+        For each query, the ratio of the remainder's step to the query's step.
     """
 
     codes: Any
@@ -228,8 +229,8 @@ def find_hits(isa, p, q, items, block):
     """Write the hits of item panel p with query panel q to block.hits.
 
     The hits are the pairs that may reach the threshold of their query, and the function returns the
-    number of hits. The scores of the hits are computed from full codes, refined (see the docstring
-    of this module), and written to block.scores.
+    number of hits. The scores of the hits are computed from full codes and then refined (see the
+    docstring of this module). The refined scores are written to block.scores.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -252,7 +253,7 @@ def keep_refined_hits(p, q, n_hits, items, block):
 
 @borrowing_kernel
 def refine_hits(p, q, n_hits, items, block):
-    """For each of n_hits hits of a tile, add the product of the query's remainder to the score."""
+    """Add to the score of each hit the product of its item and the remainder of its query."""
     isa, words, remainders = items.isa, items.words, block.remainders
     products, last = block.products, -1
     for at in range(n_hits):

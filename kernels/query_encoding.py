@@ -1,4 +1,4 @@
-"""Encoding of queries for the tiles: queries are scaled, rotated and quantised, as items are.
+"""Encoding of queries for the tiles: like items, queries are scaled, rotated and quantised.
 
 A query a becomes a' = factor * a - coefficient * shift, which has a norm of about 1. The raw score
 of a pair becomes K = slope * score + intercept (see ``candidate_filter``). The factors are chosen
@@ -29,9 +29,9 @@ _MAX_OFFSET_WEIGHT = 2.0**20
 # A query is *ordinary* if its norm lies between these limits. The products of an ordinary query
 # with an item neither overflow nor vanish, provided that the item can be scored at all.
 _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
-# Some instruction sets add several neighbouring products in int16. The codes of a query whose
-# products are added form a group. In every group, the positive codes must add up to at most this
-# number, and so must the magnitudes of the negative codes.
+# Some instruction sets add several neighbouring products in int16. If the products of several codes
+# of a query are added in this way, these codes form a group. In every group, the positive codes
+# must add up to at most this number, and so must the magnitudes of the negative codes.
 _LARGEST_INT16_SUM = 128
 # The largest magnitude of a code of a query's remainder. The codes of an item are multiplied as
 # numbers between 1 and 255, so the sum of two products then fits in int16.
@@ -120,8 +120,9 @@ def query_step(isa, x, largest):
     of the positive codes of the query in the group, and -N the sum of the negative codes. If N and
     P are at most 128, the sums fit in int16, because every partial sum lies between -255 N and 255
     P. Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
-    int16_words before rounding. Limiting every code to 64 / int16_words would also be safe, but
-    would make the step unnecessarily coarse, because the codes of a group are seldom all large.
+    int16_words before rounding. The sums would also fit if each code were at most 64 / int16_words.
+    However, this limit would make the step unnecessarily coarse, because the codes of a group are
+    seldom all large.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:
@@ -173,8 +174,8 @@ def encode_remainder(step, buffer, codes, measured):
     `step` is the quantisation step of the query. `buffer` holds the query before quantisation, and
     `codes` holds its codes, as encode_query leaves them. The remainder overwrites `buffer`, and the
     codes of the remainder overwrite `codes`. The function returns three numbers: the quantisation
-    step of the remainder, a bound on the norm of the residual of the remainder, and the correction
-    of products with the codes of the remainder.
+    step of the remainder, a bound on the norm of its rounding errors, and a correction. The
+    correction is added to each product with the codes of the remainder.
     """
     for j in range(codes.shape[0]):
         buffer[j] -= step * np.float32(codes[j])

@@ -25,10 +25,11 @@ from .simd.tile_scores import end_tiles, start_tiles
 def list_candidates(lo, hi, items, queries, batch, min_scores, use_projection, lists):
     """List the items whose scores may reach min_scores[query], for the queries batch[lo:hi].
 
-    `items` is an Items, `queries` is a Queries, and `min_scores` (n,) is float64. `use_projection`
-    says whether projected codes, if the items have any, are multiplied before full codes. The
-    candidates are written to `lists`, a CandidateLists in which the list of query i starts at
-    starts[i] and ends before starts[i + 1]. The order of the candidates of a query is arbitrary.
+    `items` is an Items, `queries` is a Queries, and `min_scores` (n,) is float64. If
+    `use_projection` is true and the items have projected codes, the projected codes are multiplied
+    before the full codes. The candidates are written to `lists`, which is a CandidateLists. The
+    list of query i starts at starts[i] and ends before starts[i + 1]. The order of the candidates
+    of a query is arbitrary.
     """
     block = pack_block(lo, hi, batch, queries, items, hi - lo if use_projection else 0)
     for i in range(hi - lo):

@@ -74,7 +74,7 @@ def rows_of(array):
 
 @kernel
 def query_rows_of(data, items):
-    """Return the Rows of queries from their bytes, as ``bytes_of`` returns them.
+    """Return the Rows of queries whose bytes are `data`; ``bytes_of`` returns such bytes.
 
     Queries are float32 or float64, so their number type follows from the number of bytes of a
     query. Passing only the bytes to a kernel takes 0.5 us less than passing a Rows, because Python
@@ -221,9 +221,9 @@ class Items(NamedTuple):
     tile_configuration : uint8 array (64,)
         The configuration of the tile registers of AMX.
     scaling : float32 array (slots, 2)
-        The factor and the offset of the row in each slot. The array is empty unless items are
-        searched without packing. If v is the score that a tile contains for a row, the scaled score
-        is v * factor + weight * offset, where `weight` is the weight of the query.
+        If items are searched without packing, the factor and the offset of the row in each slot. If
+        items are packed, the array is empty. If v is the score that a tile contains for a row, the
+        scaled score is v * factor + weight * offset, where `weight` is the weight of the query.
     projection : Projection
         The projection of the items, which is empty if there is none.
     """
@@ -288,7 +288,7 @@ class ScalingUnits(NamedTuple):
         For float32 tiles, a bound on the rounding error of a score, relative to the product of the
         norms; for int8 codes, 0.
     shift_error : float
-        A bound on the additional rounding error of a score if rows are shifted.
+        If rows are shifted, a bound on the rounding error that the shift adds to a score.
     """
 
     unit: Any
@@ -345,8 +345,8 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 # bytes per row, the columns, the words per packed row, and the words per projected row.
 _NUMBER_TYPE, _ROW_BYTES, _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 7)
 TABLE_SIZE = _PROJECTED_WORDS + 1
-# ``array_at`` makes an array from an address. Its last argument is one of these empty arrays, and
-# the new array has the type of this empty array.
+# ``array_at`` makes an array from an address. The new array has the type of the last argument,
+# which is one of these empty arrays.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 
@@ -491,9 +491,9 @@ class BlockSettings(NamedTuple):
     capacity, sample_stride, sample_rank, use_projection : as in PanelSettings
         The fields of PanelSettings.
     is_whole_search : bool
-        Whether each task performs a whole search. Such a task computes the final results of a block
-        of queries in a range of panels, like the kernels for few queries. A kernel that performs a
-        whole search does not read the argument `batch`.
+        Whether each task performs a whole search. Like the kernels for few queries, such a task
+        computes the final results of a block of queries in a range of panels. A kernel that
+        performs a whole search does not read the argument `batch`.
     must_check : bool
         Whether the kernel must check that the norms of the queries are ordinary (see
         ``query_encoding.are_ordinary``). The kernel must check the norms if no other code has
@@ -525,7 +525,8 @@ class PanelSettings(NamedTuple):
         threshold of a query is the sample_rank-th largest of these scores. If sample_stride is 0,
         no threshold is estimated.
     use_projection : bool
-        Whether projected codes, if the items have any, are multiplied before full codes.
+        Whether projected codes are multiplied before full codes. The setting has no effect if the
+        items have no projected codes.
     is_shared : bool
         Whether several tasks search different panels for the same queries and share the thresholds.
     """
@@ -603,10 +604,10 @@ class SearchResults(NamedTuple):
         The best items of each query, padded with -inf and -1. Items with equal scores are ordered
         by row number.
     unproved : float32 array (n,)
-        For each query, the largest threshold (expressed as K) because of which the search may have
-        dropped one of the best k rows. The entry is -3e38 if it is certain that no such row was
-        dropped. If the k-th best score of a query among all panels is below the entry of the query,
-        the query must be searched again.
+        For each query, the largest unproved threshold (expressed as K) that the search used.
+        Because of this threshold, the search may have dropped one of the best k rows. The entry is
+        -3e38 if it is certain that no such row was dropped. If the k-th best score of a query among
+        all panels is below the entry of the query, the query must be searched again.
 
     If a kernel performs a whole search, the arrays `thresholds` and `unproved` are empty.
     """
@@ -657,8 +658,8 @@ class CopyGroups(NamedTuple):
 class DistinctResults(NamedTuple):
     """The neighbours of u distinct queries, best first, as arrays `rows` and `scores` (u, w).
 
-    The array `rows` is padded with -1. For each of n queries, `distinct_query` (n,) holds the
-    number of the distinct query that is equal to the query.
+    The array `rows` is padded with -1. Each of n queries is equal to one of the distinct queries,
+    and `distinct_query` (n,) holds the number of this distinct query.
     """
 
     distinct_query: Any
@@ -678,7 +679,7 @@ class Csr(NamedTuple):
 
 
 class BitViews(NamedTuple):
-    """The arrays of a Csr as unsigned integers, whose comparisons the compiler can vectorise.
+    """The arrays of a Csr, viewed as unsigned integers, so that comparisons can be vectorised.
 
     `columns` holds the indices of the matrix, and `values` holds the bits of its data. `magnitude`
     is a mask of all bits of a value except the sign bit, and `infinity` holds the bits of positive
@@ -726,10 +727,10 @@ class CertificateSearch(NamedTuple):
     complete : bool
         Whether the list of neighbours of each row contains all items except the row itself.
     levels : float64 array
-        The conditions (see ``certificates``) that a certified radius may have, in ascending order.
+        The conditions (see ``certificates``) for which certificates are tried, in ascending order.
     depth : int
-        ``certificates.refined_certificate`` bisects the range of a norm ratio at most this many
-        times in succession.
+        ``certificates.refined_certificate`` repeatedly halves the range of a norm ratio. A piece of
+        the range results from at most this number of halvings.
     """
 
     first: Any
@@ -743,7 +744,7 @@ class Attacks(NamedTuple):
 
     `n_targets` is the number of competitors that an attack tries to bring nearer to the row, one
     after another. `certified` (n, k) holds a condition for each neighbour: every rescaling up to
-    this condition keeps the neighbour among the k nearest. An attack on an edge is tried only above
+    this condition keeps the neighbour among the k nearest. Attacks on an edge try only levels above
     the certified condition of the edge. `levels` and `depth` are described in CertificateSearch.
     """
 
@@ -799,13 +800,14 @@ class ScoreMoments(NamedTuple):
 
 
 class ClusteredRows(NamedTuple):
-    """Unit rows, sorted by cluster, and the levels that assign pairs of rows to strata.
+    """Unit rows, sorted by cluster, and their levels, which determine the stratum of each pair.
 
     Attributes
     ----------
     rows, panels : float64 array (n, d), and the same rows packed by ``dot_tile.pack_rows``
     ends : int64 array (n,)
-        For each row, the index of the first row that comes after the row's cluster.
+        For each row, the index at which its cluster ends: the index of the first row of the next
+        cluster, or n for the last cluster.
     levels : float64 array (n,)
         The level of a pair is the sum of the levels of its rows.
     boundaries : float64 array (strata - 1,)
@@ -825,7 +827,8 @@ class Drawing(NamedTuple):
 
     The two words of the random key are key_0 and key_1. If at least ``race_from`` items are to be
     drawn for a row, the exponential race draws all of them. If fewer than ``race_from`` items are
-    to be drawn, up to ``max_draws`` repeated draws are tried before the race.
+    to be drawn, they are drawn one after another, with up to ``max_draws`` draws. If items are
+    still missing after these draws, the race draws them.
     """
 
     key_0: Any

@@ -1,4 +1,4 @@
-"""Partial argsort of a row by descending score; columns with equal scores stay in their order."""
+"""Partial argsort of a row by descending score; equal scores are ordered by column number."""
 
 import numpy as np
 
@@ -118,8 +118,8 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
     Columns with equal scores are ordered by column number. `scores` (n,) is float64, with k < n <
     2^31. `keys` (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are
     written to ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level.
-    Columns with equal levels are sorted by score if they are out of order. If only few columns must
-    be sorted by score, the function takes O(n) time.
+    If columns with equal levels are then not in the order of their scores, these columns are sorted
+    by score. If only few columns must be sorted by score, the function takes O(n) time.
     """
     n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
     sorted_keys = keys[1, :n_sorted]
@@ -142,7 +142,7 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
 
 @borrowing_kernel
 def top_k_of_row(scores, self_column, k, best):
-    """Find the k best columns except self_column, and write them to best[:k].
+    """Write the k best columns to best[:k]; leave out the column self_column.
 
     The columns are sorted as in argsort_row: by descending score, and by number if scores are
     equal. They are inserted into the result one by one, which takes O(n k) time in the worst case.

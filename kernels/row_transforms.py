@@ -9,15 +9,16 @@ import numpy as np
 
 from .jit import kernel
 from .pair_scores import score_items
+from .select import sort_best_first
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
 # The prefetch distance: while one row is scored, the row that comes _AHEAD rows later is
 # prefetched. For 30,000 rows of 384 columns, scoring a pair takes 100 ns with a prefetch distance
-# of 16 or 32 rows. It takes 160 ns with a prefetch distance of 4 rows.
+# of 16 or 32 rows. With a prefetch distance of 4 rows, scoring a pair takes 160 ns.
 _AHEAD = 16
-# The number of input rows that are multiplied by the matrix `root` at the same time. Each row of
-# `root` is loaded only once for all of these input rows.
+# The number of input rows that are multiplied by the matrix `root` at the same time. A row of
+# `root` that has been loaded once serves all of these input rows.
 _ROWS = 4
 # The number of rows that are hashed at the same time. Each step of a hash needs the result of the
 # previous step. While one hash waits for this result, the CPU computes steps of the other hashes.
@@ -26,7 +27,7 @@ _HASHED = 8
 
 @kernel
 def map_rows(lo, hi, rows, mean, root, largest, out):
-    """Set out[i] to the product of the vector rows[i] - `mean` and the matrix `root`.
+    """Subtract `mean` from each row, multiply by the matrix `root`, and write the result to out.
 
     The kernel processes the rows i from lo to hi. `rows` (n, d) is a float array, `mean` (d,) and
     `root` (d, r) are float64, and `largest` is at least the largest singular value of `root`. The
@@ -89,24 +90,25 @@ def rank_rows(lo, hi, rows, out):
     Centred ranks are ranks minus the mean rank of the row. Equal entries share the mean of their
     ranks. `rows` (n, d) is a float array. The ranks are written to `out` (n, d) float32; they are
     multiples of 1/2, which float32 represents exactly. The ranks of a constant row are 0. The
-    kernel takes O((hi - lo) d log d) time.
+    kernel sorts each row with ``select.sort_best_first``.
     """
     depth = rows.shape[1]
     middle = 0.5 * (depth - 1)
-    row = np.empty(depth)
+    row, order = np.empty(depth), np.empty(depth, np.int64)
     for i in range(lo, hi):
         for j in range(depth):
             row[j] = rows[i, j]
-        # `row` is float64 for every type of rows. The sort, whose compilation takes long, is
-        # therefore compiled only once.
-        order = np.argsort(row)
+            order[j] = j
+        # NumPy's argsort is not called here, because Numba's version of it makes a list, and native
+        # libraries have no memory for lists (native.c).
+        sort_best_first(row, order, depth)
         first = 0
         while first < depth:
             last = first
-            while last + 1 < depth and row[order[last + 1]] == row[order[first]]:
+            while last + 1 < depth and row[last + 1] == row[first]:
                 last += 1
             for at in range(first, last + 1):
-                out[i, order[at]] = np.float32(0.5 * (first + last) - middle)
+                out[i, order[at]] = np.float32(middle - 0.5 * (first + last))
             first = last + 1
 
 
@@ -221,8 +223,8 @@ def fingerprint_rows(lo, hi, rows, out):
         for j in range(depth):
             for i in range(_HASHED):
                 # Small integers that are stored as floats differ only in a few high bits. The
-                # finalizer of splitmix64 mixes the bits, so that these differences affect all bits
-                # of the hash.
+                # finalizer of splitmix64 mixes the bits, so that a difference in a few bits affects
+                # all bits of the hash.
                 total = (totals[i] ^ bits[j, i]) + np.uint64(0x9E3779B97F4A7C15)
                 total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -4,15 +4,15 @@ For row i, the weight of an item of cluster c is preference[i, c] times a weight
 depend on the row. Therefore, the weights of the p items need not be stored separately for each row.
 This module contains two algorithms for sampling in proportion to the weights:
 
-- Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
-  O(log p) time.
+- In repeated draws, one item after another is drawn with replacement, and an item that was drawn
+  before is skipped. A draw takes O(log p) time.
 - The exponential race selects the k items with the largest sum of log weight and Gumbel noise
   (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. The race
   adds logarithms of weights, which do not underflow, so weights may be arbitrarily small.
 
 Suppose that repeated draws have selected some items. Further draws then select a sample without
-replacement from the remaining items. Repeated draws may therefore be stopped at any time, and a
-race among the remaining items may select the rest of the sample.
+replacement from the remaining items. Repeated draws may therefore be stopped at any time. The rest
+of the sample may then be selected by a race among the remaining items.
 """
 
 import math
@@ -87,7 +87,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
 
 @borrowing_kernel
 def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
-    """Fill `sample` for row i by an exponential race among the items not marked in is_taken.
+    """Fill `sample` for row i; items that is_taken does not mark compete in an exponential race.
 
     `racers`, `keys` and `order` have one entry per item and are overwritten.
     """

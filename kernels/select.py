@@ -12,8 +12,8 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 
 # The gaps of Shell's sort. Source of _CIURA: Ciura, Best increments for the average case of
-# Shellsort, FCT 2001. Each number in _LARGER is 2.25 times the next smaller gap, rounded down to an
-# integer.
+# Shellsort, FCT 2001. To get a number of _LARGER, multiply the next smaller gap by 2.25 and round
+# the result down to an integer.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
@@ -28,10 +28,10 @@ def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
-    swap for each value. After each swap, the end of the first part moves by the result of a
-    comparison, which is 0 or 1. The partition therefore has no branch that a CPU could mispredict.
-    A query usually has 100 to 500 candidates. For 100 to 500 values, the partition without a branch
-    is 2.5 times as fast as a partition with a branch.
+    swap for each value. After each swap, the end of the first part moves by 0 or 1, and this number
+    is the result of a comparison. The partition therefore has no branch that a CPU could
+    mispredict. A query usually has 100 to 500 candidates. For 100 to 500 values, the partition
+    without a branch is 2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -115,8 +115,7 @@ def _replace_nan(keys, count):
     """Replace each NaN among the first `count` keys with -inf, so that it sorts last.
 
     Comparisons with NaN are false. If NaN were not replaced, a sort by comparisons could leave
-    better entries behind a NaN. A sort by counting could give several entries the same rank, if NaN
-    were not replaced.
+    better entries behind a NaN, and a sort by counting could give several entries the same rank.
     """
     for i in range(count):
         if keys[i] != keys[i]:
@@ -133,9 +132,9 @@ def _sort_by_counting(keys, rows, count):
             rank += keys[j] > key
         ranks[i] = rank
         total += rank
-    # If all keys differ, the ranks are 0, 1, ..., count - 1. If the sum of the ranks is smaller
-    # than 0 + 1 + ... + (count - 1), some keys are equal. A second pass then compares the row
-    # numbers of the entries with equal keys.
+    # If all keys differ, the ranks are 0, 1, ..., count - 1, and their sum is count * (count - 1) /
+    # 2. If some keys are equal, the sum is smaller. A second pass then compares the row numbers of
+    # the entries with equal keys.
     if total < count * (count - 1) // 2:
         for i in range(count):
             key, row = keys[i], rows[i]
@@ -186,9 +185,10 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move all entries with keys above the bound, and some with keys equal to it, to the front.
+    """Move all entries above the bound to the front, and `ties` of the entries at the bound.
 
-    Only `ties` entries with keys equal to the bound are moved, namely those with the lowest rows.
+    The key of each entry is compared with the bound. Of the entries whose keys equal the bound, the
+    `ties` entries with the lowest row numbers are moved.
     """
     n_equal = 0
     for i in range(count):

@@ -1,10 +1,10 @@
 """Exact top-k of a self-join: the queries are the items, and each pair of rows is multiplied once.
 
-In a self-join, row b may be a neighbour of row a, and row a may be a neighbour of row b. The inner
-product of the two rows decides both questions. The kernel therefore multiplies the codes of a pair
-once, and compares the product with the thresholds of both rows. With AVX2 and k = 10, a self-join
-of 30,000 rows of 384 columns takes 0.6 to 0.8 times as long as a search that multiplies every pair
-twice (``docs/dev/costs.md``, "Self-joins").
+In a self-join, row b may be a neighbour of row a, and row a may be a neighbour of row b. Whether
+they are neighbours depends, in both cases, on the inner product of a and b. The kernel therefore
+multiplies the codes of a pair once, and compares the product with the thresholds of both rows. With
+AVX2 and k = 10, a self-join of 30,000 rows of 384 columns takes 0.6 to 0.8 times as long as a
+search that multiplies every pair twice (``docs/dev/costs.md``, "Self-joins").
 
 Stages. Python divides the panels into blocks, and calls the kernel for one stage after another. The
 stage is a field of the settings:
@@ -24,23 +24,23 @@ codes of j and i bounds the inner product of the scaled rows:
     a'(j) · b'(i) ≤ s(j) (v t(i) + error(j)),  error(j) = (|e| N + |s q| R + SLACK |a'| N) / s(j).
 
 Here N and R belong to the panel of i. If hits are refined (``query_blocks``), v is the refined
-score of a hit, and the bound term of refined scores takes the place of |e|. Let slope(j) be the
-slope of query j (``query_encoding``).
-For every row i, the scaled query a'(i) and the scaled item b'(i) are proportional, so
+score of a hit. In this case, the bound term of refined scores replaces |e|. Let slope(j) be the
+slope of query j (``query_encoding``). For every row i, the scaled query a'(i) and the scaled item
+b'(i) are proportional, so
 
     a'(i) · b'(j) / slope(i) = a'(j) · b'(i) / slope(j),
 
 apart from rounding errors. SLACK covers the rounding errors of this equation, and those of the
-float32 operations of this file. The bound for rotated rows is 2^-17.8 (``packing``). SLACK is
-larger by 180 times the largest relative rounding error of one float32 operation. Let unit(j) be
+float32 operations of this file. The bound for rotated rows is 2^-17.8 (``packing``). SLACK exceeds
+this bound by 180 times the largest relative rounding error of one float32 operation. Let unit(j) be
 s(j) / slope(j), multiplied by a constant that is the same for all rows. All bound terms of row i
 are divided by s(i). The inner product a'(i) · b'(j), divided by s(i), is therefore at most
 
     (v t(i) + error(j)) unit(j) / unit(i).
 
 The offset of j times the weight of i is added to this bound. If row j becomes a candidate of row i,
-an integer that stands for the bound takes the place of the tile score. The integer is chosen so
-that ``candidate_buffers`` computes from it a number that is at least the bound. The functions of
+the candidate is stored with an integer instead of a tile score. The integer represents the bound:
+``candidate_buffers`` converts the integer to a number that is at least the bound. The functions of
 ``candidate_buffers`` therefore treat both rows of a pair alike, whichever of the two was the query
 when the product was computed.
 """
@@ -100,8 +100,8 @@ def search_self_join(lo, hi, addresses, queries, batch, settings, state, results
     round, task t compares two blocks. In the stage LAST, the neighbours of query batch[i] are
     written to row batch[i] of the arrays of results. All stages together perform O(n^2 d / 2)
     operations. A call allocates 56 * capacity + 32 * k bytes; the caller allocates the
-    SelfJoinState. In the stage FIRST, a call also allocates the packed queries of a block, and 4 *
-    sample_rank bytes per query.
+    SelfJoinState. In the stage FIRST, a call allocates additional memory: the packed queries of a
+    block, and 4 * sample_rank bytes per query.
     """
     items = items_at(addresses)
     candidates = state.candidates
@@ -284,10 +284,9 @@ def _set_terms(p, q, residual_norm, statistics, all_bound_terms, units, terms):
     """Compute the bounds with which ``list_hits_of_both`` compares the scores of a tile.
 
     Item i can reach the threshold of query j only if the product of their codes is at least
-    terms[0, j]. The roles of the two rows can be exchanged: row j can reach the threshold of row i
-    only if the product is at least a second bound, terms[3, i] * terms[1, j] - terms[2, j]. The
-    products are refined if residual_norm is RESIDUAL_NORM, and not refined if it is
-    UNREFINED_RESIDUAL_NORM.
+    terms[0, j]. Conversely, row j can reach the threshold of row i only if the product is at least
+    a second bound. The second bound is terms[3, i] * terms[1, j] - terms[2, j]. The products are
+    refined if residual_norm is RESIDUAL_NORM, and not refined if it is UNREFINED_RESIDUAL_NORM.
     """
     inverse_step = statistics[p, INVERSE_STEP]
     bound_terms, terms_of_items = all_bound_terms[q], all_bound_terms[p]

@@ -47,7 +47,7 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def _multiply(lo, hi, X, A, Y, is_streamed):
-    """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
+    """Multiply like matmul_rows, but omit the fence; return whether all rows of Y seem finite.
 
     In each row of Y, the kernel tests whether a single entry is finite; this entry lies in the last
     panel of columns. It is enough to test one entry per row, because a non-finite value in row i of
@@ -94,9 +94,9 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
     """Multiply rows `first` to `last` as _multiply does, and prefetch the non-zeros of later rows.
 
-    The rows are multiplied in groups of _ROWS_AT_ONCE rows. Let s and e be the first and the last
-    position of the non-zeros of a group. Before the kernel multiplies the group, it prefetches the
-    non-zeros at the positions from s + _VALIDATED_AT_ONCE to e + _VALIDATED_AT_ONCE.
+    The rows are multiplied in groups of _ROWS_AT_ONCE rows. Before the kernel multiplies the
+    non-zeros of a group, it prefetches later non-zeros: their positions are those of the group's
+    non-zeros, plus _VALIDATED_AT_ONCE.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
@@ -144,12 +144,13 @@ def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 
     The kernel performs the tasks lo to hi. `X` is a Csr, `boundaries` (parts + 1,) int64 holds the
     row at which each part begins, and `Y` (n, l) is a float array in C order. `columns` (groups +
-    1,) int64 holds the column of Y at which each group of columns begins. Task t computes column
-    group t % groups of part t // groups. The result is written to the first columns of Z[task]. `Z`
-    (tasks, p, w) has the type of Y, and w is at least the number of columns of every group. If
-    `accumulate` is true, the result is added to Z[task]; otherwise, it replaces Z[task]. Within a
-    part, the products of the rows are added in the order of the rows. The result therefore does not
-    depend on how the columns are divided into groups. The kernel takes O(nnz w) time.
+    1,) int64 holds the column of Y at which each group of columns begins. Task t multiplies part t
+    // groups of the rows by group t % groups of the columns. The result is written to the first
+    columns of Z[task]. `Z` (tasks, p, w) has the type of Y, and w is at least the number of columns
+    of every group. If `accumulate` is true, the result is added to Z[task]; otherwise, it replaces
+    Z[task]. Within a part, the products of the rows are added in the order of the rows. The result
+    therefore does not depend on how the columns are divided into groups. The kernel takes O(nnz w)
+    time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):

@@ -1,12 +1,12 @@
 """The products X A and X'(X Q), by blocks of rows of X, for dense factors that exceed the cache.
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
-the rows of X are long, Y_b is summed over one range of columns of X at a time. The rows of Q for
-this range then also stay in the second-level cache. The rows of X_b'Y_b are computed one by one,
-from the transpose of the block. Z = X'(X Q) is read and written sequentially, once per block. The
-row-wise algorithm (``sparse``), in contrast, updates random rows of Z, one per non-zero. For 18
-million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is twice
-as fast as computing it row by row.
+the rows of X are long, the columns of X are divided into ranges, and Y_b is summed over one range
+after another. The rows of Q for one range then also stay in the second-level cache. The rows of
+X_b'Y_b are computed one by one, from the transpose of the block. Z = X'(X Q) is read and written
+sequentially, once per block. The row-wise algorithm (``sparse``), in contrast, updates random rows
+of Z, one per non-zero. For 18 million non-zeros in 27,000 columns with Zipfian frequencies,
+computing X'(X Q) by blocks is twice as fast as computing it row by row.
 
 Products are added in the same order as in the row-wise algorithm, so the results of both algorithms
 are bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel
@@ -65,7 +65,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile the code that reads `data` even if the field were None.
+    Numba would compile this code in any case, even for records whose `data` is None.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):

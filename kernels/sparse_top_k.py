@@ -31,7 +31,7 @@ _ROUNDING_MARGIN = 1.0 - 2.0**-20
 
 
 class Queries(NamedTuple):
-    """The queries as a CSR matrix, with the norm and the excluded items of each query.
+    """The queries as a CSR matrix, and, for each query, its norm and its excluded items.
 
     `indptr` (n + 1,) is int64. `indices` and `values` have the shape (nnz,). `values` has the type
     of the items' values, or is None if all values of queries and items are 1. `norms` (n,) is
@@ -116,14 +116,14 @@ def _passes_filters(self_row, excluded, j):
 
 @kernel
 def _first_threshold(n_excluded, k, sums, factors, maxima):
-    """Return a positive lower bound on the scaled sum of the (k + n_excluded)-th best item.
+    """Return a positive lower bound on the r-th best scaled sum, where r is k + n_excluded.
 
-    The items are divided into groups, and the largest scaled sum of each group is computed. Let r
-    be k + n_excluded, and let m be the r-th largest of the groups' maxima. Each of r groups
-    contains an item whose scaled sum is at least m, so m is a lower bound on the r-th best scaled
-    sum. The function returns m, lowered by a margin for rounding errors. If fewer than r groups
-    have a positive maximum, the function returns the smallest positive number of the type of
-    `factors`. `maxima` has one entry per group and is overwritten.
+    The items are divided into groups, and the largest scaled sum of each group is computed. Let m
+    be the r-th largest of these sums. Each of r groups contains an item whose scaled sum is at
+    least m, so m is a lower bound on the r-th best scaled sum. The function returns m, lowered by a
+    margin for rounding errors. If fewer than r groups have a positive maximum, the function returns
+    the smallest positive number of the type of `factors`. `maxima` has one entry per group and is
+    overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
@@ -187,7 +187,7 @@ def _keep_positive(
 def _append_nonpositive(
     is_cosine, norm, self_row, excluded, norms, minimum, k, sums, count, scores, columns, scratch
 ):
-    """Append items with score 0, and then items with negative scores, to the first `count` items.
+    """Add items to the `count` results: first items with score 0, then those with negative scores.
 
     Items are appended until there are k results, or until no item that reaches `minimum` is left.
     The function returns the number of results.
@@ -219,8 +219,8 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
 
     `queries` is a Queries, `items` is an Items, and `minimum` (float64) is the lowest score of a
     result. The results are written to `scores` (n, k) float64 and `columns` (n, k) int64, padded
-    with -inf and -1. For each query, the kernel takes O(m + total length of the lists of the
-    query's columns) time. The kernel allocates O(m + k) memory.
+    with -inf and -1. Let t be the total length of the lists of a query's columns. The kernel takes
+    O(m + t) time for this query, and it allocates O(m + k) memory.
     """
     k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64

@@ -3,31 +3,30 @@
 Threshold. The first threshold tau of a query is an estimate. The kernel computes the largest score
 of each panel in a sample. The r-th largest of these scores becomes tau, where the rank r is a
 setting. The panels in the first half of the sample are scored twice, the first time only to
-estimate tau. When the panels in the second half of the sample are scored, their scores raise the
-estimate of tau, and the search begins to collect candidates (``candidate_buffers``). At the end of
-a search, the estimate of tau is compared with the k-th best score of the query. If the estimate was
-higher, it may have dropped one of the best k rows, so the query is marked and searched again
-without an estimate.
+estimate tau. The panels in the second half of the sample are then scored, and their scores raise
+the estimate of tau. With these panels, the search also begins to collect candidates
+(``candidate_buffers``). At the end of a search, the estimate of tau is compared with the k-th best
+score of the query. If the estimate was higher than this score, the search may have dropped one of
+the best k rows. The query is then marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Without a lock, each task writes its proved
 thresholds to the shared array, and reads the thresholds of other tasks. The numbers that a task
 reads in the shared array do not affect the results, for two reasons:
 
-- Before a task writes a value to the shared array, it has scored k rows whose scores are at least
-  this value. The value is therefore a lower bound on the k-th best score among all panels. An
-  update may be delayed, or may be lost because two tasks write at once. After a delayed or lost
-  update, the array still holds an older bound. The older bound is lower, so fewer pairs are
-  dropped.
+- A task writes a value to the shared array only after it has found k rows whose scores reach this
+  value. The value is therefore a lower bound on the k-th best score among all panels. An update may
+  be delayed, or may be lost because two tasks write at once. After a delayed or lost update, the
+  array still holds an older bound. The older bound is a smaller number, so it drops fewer pairs.
 - Even if a value in the shared array were wrong, the results would still be exact. For each query,
   a task compares the k-th best score that it found with the last threshold that it used. If the
   score is lower than the threshold, the task reports the threshold as ``unproved``. The reported
   threshold may be of any kind: an estimate, the threshold of another task, or even a torn or
   damaged value. If a task drops a pair because of a threshold, the float64 score of the pair is
-  strictly below this threshold. After the results of all ranges have been merged, a query is
-  searched again if its k-th best score is below one of the reported thresholds. The second search
-  of a query uses no estimates. If a third search is necessary, its tasks do not share thresholds.
-  NaN never becomes a threshold.
+  strictly below this threshold. After the results of all ranges have been merged, the k-th best
+  score of a query is compared with the thresholds that were reported for the query. If the score is
+  below one of them, the query is searched again. The second search of a query uses no estimates. If
+  a third search is necessary, its tasks do not share thresholds. NaN never becomes a threshold.
 
 In this file, `query` is the index of a query in the search, and i is the position of the query in
 the block. The index of the query's panel is q, and j is the position of the query in this panel.
@@ -66,7 +65,7 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# Stage 1 of _sweep finds about this many times as many hits per tile as stage 2, because the
+# Stage 1 of _sweep finds more hits per tile than stage 2, by about this factor, because the
 # thresholds of stage 1 are estimated from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # The panels of a task are divided into 2^_SHARING_SHIFT parts of equal size. Before each part, the
@@ -80,7 +79,9 @@ class _Sample(NamedTuple):
     Attributes
     ----------
     best : float32 array (panels of queries, rank, 32)
-        For each query, the `rank` largest of the panels' largest scores, in descending order.
+        The sample contains one number for each query and panel: the largest score of the query in
+        the panel. The array holds the `rank` largest of these numbers for each query, in descending
+        order.
     largest : float32 array (32,)
         A buffer for the largest scores of one panel.
     is_searched : uint8 array (panels,)
@@ -121,14 +122,14 @@ def _find_hits(stage, p, q, items, block, sample):
 def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scratch, thresholds):
     """Search a range of panels in three stages; collect the candidates that reach the thresholds.
 
-    Stage 0 scores the panels in the first half of the sample, and ranks the largest scores of the
-    panels. Stage 1 scores the panels in the second half of the sample. It also ranks the largest
-    scores of the panels, and it collects the candidates in these panels. Stage 2 collects the
-    candidates in all panels that stage 1 has not searched. A threshold never falls, so a slot that
-    reaches the last threshold also reaches every earlier threshold. In the panels that it searched,
-    stage 1 has therefore collected every slot that reaches the last threshold. Stage 1 of the sweep
-    uses projected codes only for the first 32 queries, as a trial. If the trial in stage 1 shows
-    that projected codes are not too costly, stage 2 uses projected codes for all queries.
+    Stage 0 scores the panels in the first half of the sample, and adds the largest score of each
+    panel to a ranking. Stage 1 scores the panels in the second half of the sample. It also adds
+    their largest scores to the ranking, and it collects the candidates in these panels. Stage 2
+    collects the candidates in all panels that stage 1 has not searched. A threshold never falls, so
+    a slot that reaches the final threshold also reaches every earlier threshold. In the panels of
+    stage 1, every slot that reaches the final threshold has therefore been collected. Stage 1 of
+    the sweep uses projected codes only for the first 32 queries, as a trial. If the trial in stage
+    1 shows that projected codes are not too costly, stage 2 uses projected codes for all queries.
     """
     metric_type, sample_stride = items.metric_type, settings.sample_stride
     first_panel, last_panel = settings.first_panel, settings.last_panel
@@ -240,8 +241,9 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
     `results` is a SearchResults. The arrays `scores`, `rows` and `unproved` of `results` have an
     additional first axis, with one entry per range of panels. The thresholds are shared by all
     tasks. If settings.is_whole_search is true, the kernel ignores `batch`, divides all queries into
-    blocks, and performs each task by _search_whole_block. In a whole search, the kernel reads only
-    the rows and the filters of `queries`, and writes only the scores and the rows of `results`.
+    blocks, and performs each task by _search_whole_block. In this case, the kernel does not read
+    any fields of `queries` except the rows and the filters, and writes only the scores and the rows
+    of `results`.
     """
     items = items_at(addresses)
     n_queries = queries.rows.data.shape[0] if settings.is_whole_search else batch.shape[0]

@@ -5,8 +5,8 @@ vector s of a user is the sum of x a over the items of the user, where x is the 
 interaction with the item. To score an interaction, the item's term ``x * a`` is first subtracted
 from ``s``: ``logit = (s - x * a) . b / temperature + bias``. If ``unit`` is true, the inner product
 is divided by the norms of both vectors. ``user_gradients`` reads the vectors of the items and
-writes the gradients of each user. For each item, ``item_updates`` reads the gradients of the users
-of the item, one user after the other, and updates the vectors of the item. A step thus processes
+writes the gradients of each user. For each item, ``item_updates`` visits the users of the item one
+after another, reads their gradients, and updates the vectors of the item. A step thus processes
 first the users and then the items, as alternating least squares does. No two threads write the same
 vector, so results are bit-for-bit identical for any number of threads. Results may differ between
 CPUs, because the order in which float32 terms are added depends on the vector width of the CPU.
@@ -69,8 +69,9 @@ class LossInputs(NamedTuple):
     """All inputs of the loss except the interactions.
 
     `model` holds the float32 arrays A (p, d), B (p, d) and bias (p,); the rows of B have norm 1 if
-    `unit` is true. `seen` holds the indptr and the indices of a CSR matrix that lists, for each
-    user, the items to mask in the pool. `pool` is a Pool, and `objective` is an Objective.
+    `unit` is true. `seen` holds the indptr and the indices of a CSR matrix. For each user, the
+    matrix lists the items that are masked in the pool. `pool` is a Pool, and `objective` is an
+    Objective.
     """
 
     model: Any
@@ -237,9 +238,9 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 def negative_loss(softmax, counts, rate, logits):
     """Replace each logit with the loss's derivative with respect to this logit; return the loss.
 
-    `logits` holds the results of prepare_pool, and `rate` is the sum of the factors that
-    positive_loss returns for the interactions of the user. With softmax, the loss of the negatives
-    is included in the loss of the interactions, so 0 is returned.
+    `logits` holds the results of prepare_pool. The function positive_loss returns a factor for each
+    interaction of the user, and `rate` is the sum of these factors. With softmax, the loss of the
+    negatives is included in the loss of the interactions, so 0 is returned.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -278,7 +279,7 @@ def penalise_norm(penalty, x, gradient):
 def score_profile(
     s, items, values, weights, model, objective, largest, negatives_total, slopes, gradient
 ):
-    """Score all interactions of a user; return the loss and the argument `rate` of negative_loss.
+    """Score all interactions of a user; return the loss, and the `rate` that negative_loss needs.
 
     `s` is the vector of the user. Before an item is scored, the term of this item is subtracted
     from s. The kernel writes the gradient with respect to s to `gradient` (d,), and three numbers

@@ -1,12 +1,13 @@
 """Search for one rescaling that removes as many neighbours as possible from the k nearest.
 
-The search considers metrics diag(w) whose weights w form a vertex of the box [1, K]^d
-(``intervals``), so each weight is 1 or K. A step of the search flips one weight from 1 to K or from
-K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a list of its
-nearest items is given. An edge is counted as lost if at least k listed items are nearer to the row
-than the neighbour is. If an edge is counted as lost, it is certainly lost, whether or not items
-outside the list are nearer, too. The search compares cosines in float32. After the search, the
-edges that are lost under the best weights are counted again in float64.
+The search considers only metrics diag(w) in which w is a vertex of the box [1, K]^d
+(``intervals``). Each weight in w is therefore 1 or K. A step of the search flips one weight from 1
+to K or from K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a
+list of its nearest items is given. An edge is counted as lost if at least k listed items are nearer
+to the row than the neighbour is. An edge that is counted as lost is certainly lost: items outside
+the list may be nearer, too, but they cannot restore the edge. The search compares cosines in
+float32. After the search, the edges that are lost under the best weights are counted again in
+float64.
 """
 
 from typing import Any, NamedTuple
@@ -26,8 +27,8 @@ class EdgeLists(NamedTuple):
 
     `rows` (n,) holds row numbers. `neighbors` (n, m) holds the nearest items of each row, ordered
     by descending cosine, and the first k of them form the edges of the row. For each row, `lengths`
-    holds the number of listed items that are used. The shape of `lengths` is (n,), or (s, n) if
-    each of s searches uses a different number of items.
+    holds the number of listed items that are used. The shape of `lengths` is (n,). If s searches
+    use different numbers of items, the shape is (s, n).
     """
 
     rows: Any
@@ -37,12 +38,12 @@ class EdgeLists(NamedTuple):
 
 
 class LocalSearch(NamedTuple):
-    """The settings of s local searches, called climbs.
+    """The settings of s climbs; a climb is one local search.
 
-    `ends` (s,) float32 holds the largest weight K of each climb. A climb ends after n_counts calls
-    of count_lost or after n_rounds rounds, whichever comes first. `orders` (s, n_rounds, d) holds
-    the order in which each round of a climb tries the dimensions. `perturbations` (s, n_rounds, t)
-    holds the dimensions whose weights are flipped between two rounds.
+    For each climb, `ends` (s,) float32 holds the largest weight, K. A climb ends after n_counts
+    calls of count_lost or after n_rounds rounds, whichever comes first. `orders` (s, n_rounds, d)
+    holds the order in which each round of a climb tries the dimensions. `perturbations` (s,
+    n_rounds, t) holds the dimensions whose weights are flipped between two rounds.
     """
 
     ends: Any
@@ -56,8 +57,8 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add `weight` times the terms of one dimension to `products` and `squares`.
 
     `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
-    weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner product
-    of each of the n rows with each of the m items in the list of the row.
+    weighted squared norm of each of the p items. Row i of `products` (n, m) holds the weighted
+    inner products of row rows[i] with the m items in its list.
     """
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]
@@ -112,11 +113,11 @@ def climb(lo, hi, units, lists, search, weights, counts):
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). A round tries to flip
     one weight after another, and ends when no flip increases the number of lost edges. The next
     round begins with the best weights so far, but first flips the weights of the dimensions in
-    ``perturbations``. The climb ends when count_lost has been called n_counts times or all rounds
-    are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is an EdgeLists, and
-    `search` is a LocalSearch. `weights` (s, d) float32 holds the initial weights of each climb;
-    each weight is 1 or K. At the end, `weights` holds the best weights of each climb. The numbers
-    of edges lost under the best weights are written to `counts` (s,) int64.
+    ``perturbations``. The climb ends after n_counts calls of count_lost or after all rounds,
+    whichever comes first. `units` (d, p) float32 holds the transposed unit rows, `lists` is an
+    EdgeLists, and `search` is a LocalSearch. `weights` (s, d) float32 holds the initial weights of
+    each climb; each weight is 1 or K. At the end, `weights` holds the best weights of each climb.
+    The numbers of edges lost under the best weights are written to `counts` (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search
@@ -191,8 +192,8 @@ def cosines_of_list(image, mapped, inverse, list_items, scores):
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
     """For each row from lo to hi, count the edges that are lost under a linear map.
 
-    All items are mapped first. An edge of a row and a neighbour is then lost if at least k listed
-    items are nearer to the row than this neighbour is.
+    All items are mapped first. The edge between a row and a neighbour is lost if at least k mapped
+    items of the row's list are nearer to the row than the neighbour is.
 
     `images` (n, d) holds the mapped rows, normalised to norm 1, and `mapped` (p, d) holds all
     mapped items. `inverse` (p,) holds 1 over the norm of each mapped item, or 0 for a zero row,

@@ -40,7 +40,7 @@ for line in sys.stdin:
 
 
 class ForkingProcess:
-    """A process that runs a prelude once; `run` then runs a program in a fork of this process."""
+    """A process that has run a prelude; `run` runs a program in a fork of this process."""
 
     def __init__(self, prelude, cwd, **environment):
         if not hasattr(os, "fork"):

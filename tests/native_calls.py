@@ -40,7 +40,7 @@ def sparse(dtype, n, m, values):
 
 
 def saved(items, queries):
-    """Search an index, the same index after saving and opening it, and the index for one query."""
+    """Search an index and its saved copy with all queries, and the index with a single query."""
     index = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
@@ -62,7 +62,7 @@ def residuals(X):
 
 
 def small_calls():
-    """Yield a name and a call for each result that interpreted kernels can also compute."""
+    """Yield a name and a call for each result that compiled and interpreted kernels can compute."""
     for dtype, measure in itertools.product(DTYPES, MEASURES):
         items, queries = dense(dtype, 500, 20), dense(dtype, 16, 20)
         pairs = sp.csr_array((np.ones(16), (np.arange(16), 30 * np.arange(16))), shape=(16, 500))
@@ -80,8 +80,7 @@ def small_calls():
 def large_calls():
     """Yield a name and a call for each result that only compiled kernels compute.
 
-    With interpreted kernels, these calls would take hours, could not run, or would round
-    differently.
+    With interpreted kernels, each of these calls would take hours, fail, or round differently.
     """
     for dtype, measure in itertools.product(DTYPES, MEASURES):
         items = dense(dtype, 3_000, 70)

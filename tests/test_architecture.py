@@ -53,7 +53,10 @@ MODULES |= {f"fastcos.{module_of(path)}": path for path in KERNELS}
 
 
 def imported(path):
-    """Yield the modules of fastcos that a file imports, in functions and through strings, too."""
+    """Yield the modules of fastcos that a file imports.
+
+    Imports inside functions count, and so do the modules of `imported_by_string`.
+    """
     yield from imported_by_string(path)
     for node in nodes(path, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
@@ -70,10 +73,10 @@ def imported(path):
 
 
 def imported_by_string(path):
-    """Yield the modules of fastcos that a file may import through strings.
+    """Yield the modules of fastcos that a file may import by a name in a string.
 
-    If the file uses import_module or __import__, these are all modules whose names are strings in
-    the file. Otherwise, there are none.
+    If the file uses import_module or __import__, the function yields all modules whose names are
+    strings in the file. Otherwise, it yields no module.
     """
     names = {node.id for node in nodes(path, ast.Name)}
     names |= {node.attr for node in nodes(path, ast.Attribute)}
@@ -119,9 +122,9 @@ def test_imports_point_down():
             continue
         own = module_of(path).split(".")[1]
         for module in imported(path):
-            # `used` is the first part of the module's name after "fastcos.". If a file imports a
-            # name from the public fastcos/__init__.py, `used` is an empty string. The empty string
-            # is not in LEVEL_OF, so the test reports such an import.
+            # For the module fastcos.search.plan, for example, `used` is "search". If a file imports
+            # a name from the public fastcos/__init__.py, `used` is an empty string. The empty
+            # string is not in LEVEL_OF, so the test reports such an import.
             used = module.partition(".")[2].partition(".")[0]
             if (module_of(path), used) in EXCEPTIONS:
                 continue

@@ -39,7 +39,8 @@ class Data:
         random = np.random.default_rng(0)
         self.simulation = fastcos.simulate_interactions(600, 150, random_state=1, n_threads=1)
         self.X = self.simulation.X.astype(np.float32)
-        # A sum of real numbers changes with the order of the terms, but a sum of ones does not.
+        # Because of rounding, the order of the terms can change a sum of real numbers, but not a
+        # sum of ones. The ones are therefore replaced by random numbers.
         self.ratings = self.X.astype(np.float64)
         self.ratings.data[:] = np.random.default_rng(1).standard_normal(self.ratings.nnz)
         self.labels = self.simulation.item_cluster

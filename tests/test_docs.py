@@ -117,7 +117,7 @@ def scale_page(folder):
 
 
 def serve_page(folder):
-    """Return a model with the attributes of an implicit model, and the ids of its items."""
+    """Return the variables of the page, such as a model like those of the package implicit."""
     random = np.random.default_rng(0)
     model = SimpleNamespace(
         item_factors=random.standard_normal((40, 6)), user_factors=random.standard_normal((30, 6))
@@ -170,7 +170,7 @@ def cases(function):
 
 
 def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
-    """The code blocks of the page form modules, and the tests and the benchmark in them pass."""
+    """The code blocks of the page on new kernels form modules whose tests and benchmark pass."""
     modules = {}
     for path in sorted(NEW_FILES, key=lambda path: path.startswith("tests/")):
         if path.startswith("bench/"):
@@ -213,8 +213,9 @@ def test_calls_of_the_faiss_page_find_what_faiss_finds():
     flat.add(rows)
     _, indices = flat.search(rows[:5], 3)
     with pytest.raises(ValueError, match="too many values to unpack"):
-        # Code that was written for FAISS expects two arrays, in another order. Such code must fail
-        # instead of confusing the arrays. It fails because the result of a search has three parts.
+        # Code that was written for FAISS expects two arrays: first the scores, then the indices.
+        # fastcos returns the indices first. Code for FAISS must fail instead of confusing the
+        # arrays. It fails because the result of a search has three parts.
         _, _ = index.search(rows[:5], 3)
     assert (index.search(rows[:5], 3).indices == indices).all()
     result, _ = fastcos.top_k(rows[:5], rows, 3, measure="dot")

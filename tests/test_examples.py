@@ -143,7 +143,10 @@ def test_service_reports_health_readiness_and_errors(call):
 
 @pytest.mark.parametrize("kind", [int, str])
 def test_service_of_a_shop_filters_and_changes_items(retrieval, tmp_path, kind):
-    """Ids are integers or strings, as fastcos index export writes them; a vector changes."""
+    """The service filters, adds, changes and removes items whose ids are integers or strings.
+
+    The ids have the types that `fastcos index export` writes.
+    """
     items = np.random.default_rng(5).standard_normal((600, 8)).astype(np.float32)
     ids = np.arange(600) * 3 + 2
     named = [kind(one) for one in ids]
@@ -329,7 +332,7 @@ def test_service_answers_all_requests_during_reloads(retrieval, call, folder):
 
 
 class SlowFirstSearch:
-    """An index whose first search waits; it records how many queries each search had."""
+    """An index that records the number of queries of each search; the first search waits."""
 
     def __init__(self, index):
         self.index, self.n_items_, self.sizes = index, index.n_items_, []
@@ -420,15 +423,15 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     assert status == 0, out + err
     assert out.endswith("all commands succeeded, and all answers are right\n")
     assert "after changes and a restart, the service answers right" in out
-    # The output contains either implicit's own lists or the reason why they are missing. It also
-    # contains the lists of every day.
+    # The output contains either implicit's own lists or the reason why they are missing. The output
+    # also contains a line about the lists of each day.
     assert ("\nsimilar_items: " in out) != ("implicit is not installed (" in out)
     assert all(f"\nday {day}: " in out for day in (1, 2, 3))
 
 
 @pytest.mark.slow
 def test_text_collection_runs_from_a_table_to_a_store(tmp_path):
-    """The whole job runs on small data with near-duplicates."""
+    """All steps of the script text_collection succeed on small data with near-duplicates."""
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is an extra")
     parquet = pytest.importorskip("pyarrow.parquet")
     vectors = np.random.default_rng(0).standard_normal((400, 24)).astype(np.float32)
@@ -492,7 +495,10 @@ def test_study_of_scales_goes_on_and_writes_its_page(tmp_path):
 
 @pytest.mark.slow
 def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
-    """The audit is right about three ways to train; the script judges ten ways on 100 models."""
+    """The audit is right about models that were trained in three ways.
+
+    The script audit_known_origins judges ten ways to train on 100 models.
+    """
     monkeypatch.syspath_prepend(EXAMPLES)
     study = imported("audit_known_origins")
     ways = {label: (epochs, recipe, decay) for label, epochs, recipe, decay in study.origins(False)}
@@ -518,7 +524,7 @@ def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
 
 @pytest.mark.slow
 def test_trainers_agree_with_their_definitions(monkeypatch):
-    """One epoch of gradient descent, SGD or alternating least squares has the result of NumPy."""
+    """One epoch of gradient descent, SGD or ALS gives the same factors as its formula in NumPy."""
     monkeypatch.syspath_prepend(EXAMPLES)
     study = imported("factor_training")
     data = study.simulated(shape=(12, 9), rank=2)
@@ -660,7 +666,7 @@ def test_audit_your_embeddings_finds_known_answers(tmp_path):
         rows = (*reports[name]["parametrizations"], *reports[name]["invariant_baselines"])
         return next(row["jaccard"] for row in rows if row["name"] == form)
 
-    # Undoing a planted rescaling changes the neighbours, and the report shows this.
+    # The report shows that the neighbours change if a planted rescaling is undone.
     planted, plain = "simulation-planted-d", "simulation-eq-1"
     assert jaccard(planted, "balanced") < 0.8 < jaccard(plain, "balanced")
     # The items are noise, so their cosines do not recover the labels under any rescaling.

@@ -1,4 +1,4 @@
-"""Memory of the public operations under a hard limit of address space."""
+"""Public operations work under a hard limit on the size of the address space."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A build and an installation contain all packages of fastcos, each file once, and nothing else."""
+"""A build and an installation contain each file of the fastcos packages once, and nothing else."""
 
 import ast
 import email

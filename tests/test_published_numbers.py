@@ -37,7 +37,7 @@ def run(capsys):
 
 
 def record(folder, name, commit):
-    """Write a record in which one number has the given commit, and all others the current one."""
+    """Write a record: one number has the given commit, and all other numbers have HEAD."""
     head = subprocess.run(("git", "-C", str(ROOT), "rev-parse", "HEAD"), capture_output=True,
                           check=False, text=True).stdout.strip()  # fmt: skip
     with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:

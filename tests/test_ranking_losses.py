@@ -64,7 +64,7 @@ def in_batch_softmax_of_both_directions(S, chosen):
 
 
 def logistic(S, chosen):
-    """The loss of word2vec with negative sampling; the negatives are all other items."""
+    """The loss of word2vec with negative sampling; all items but the chosen one are negatives."""
     signs = np.full(S.shape, -1.0)
     signs[np.arange(len(S)), chosen] = 1
     return -log_expit(signs * S).sum()
@@ -278,7 +278,10 @@ def test_canonical_factors_of_centred_items_ignore_affine_maps():
 
 
 def train_by_pairs(seed, *, pointwise=False, adam=False):
-    """Train by gradient descent on pairs of items; return the sums of items before and after."""
+    """Train by gradient descent on pairs of items.
+
+    Return the sum of all items before the training, and the sum of all items after it.
+    """
     P, Q, chosen = model(seed)
     rng = np.random.default_rng(seed)
     start, moments, squares = Q.copy(), np.zeros_like(Q), np.zeros_like(Q)

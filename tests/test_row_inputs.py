@@ -1,4 +1,4 @@
-"""Every entry point reads rows of any type and in any container, or an error names a remedy."""
+"""Every entry point reads rows of any type in any container, or raises an error with a remedy."""
 
 import numpy as np
 import pytest

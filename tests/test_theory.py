@@ -254,8 +254,8 @@ def test_lambda_0_gives_the_projector_and_needs_full_rank():
     np.testing.assert_allclose(A @ B.T, V @ V.T, atol=1e-12)
     X = deficient_interactions()
     A, B = solution(X, 5, 0.0)
-    # The product of X and the vector `null` is 0. If `null` is added to all columns of A, the model
-    # changes, but its fit does not.
+    # The product of X and the vector `null` is 0. Adding `null` to all columns of A changes the
+    # model, but not the fit of the model.
     null = np.linalg.svd(X)[2][-1]
     other = A + np.outer(null, np.ones(5))
     assert not np.allclose(other @ B.T, A @ B.T)
@@ -641,7 +641,7 @@ def test_theorem_0_fails_below_the_rank():
     X = deficient_interactions(rank=3)
     A, B = solution(X, 4, 2.0)
     other = B.copy()
-    other[:, 3] = np.arange(9)  # any values are possible, because the same column of A is zero
+    other[:, 3] = np.arange(9)  # any numbers would do, because column 3 of A is zero
     np.testing.assert_allclose(A @ other.T, A @ B.T, atol=1e-12)
     G = np.linalg.lstsq(B, other, rcond=None)[0]
     assert not np.allclose(B @ G, other, atol=1e-3)
@@ -702,6 +702,7 @@ def test_one_rescaling_collapses_all_cosines_to_one():
     # The premise does not hold for an item without users, because the row of this item is zero.
     X[:, 3] = 0
     assert not cosines(embeddings(X, 4, 2.0, collapse)[1])[3].any()
-    # The premise also fails if two groups of items have no users in common.
+    # If two groups of items have no users in common, the premise does not hold either, and no
+    # cosine between the groups comes near 1.
     X = np.kron(np.eye(2), X[:40, 4:8])
     assert cosines(embeddings(X, 4, 2.0, collapse)[1])[:4, 4:].max() < 0.9

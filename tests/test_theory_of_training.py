@@ -1,4 +1,4 @@
-"""Theorem 9 and Lemma C predict the scale of the dimensions after training, and the time.
+"""Theorem 9 and Lemma C predict the final scale of the dimensions, and the time to reach it.
 
 The reference results are computed by loops in dense float64 NumPy. Only the last section tests
 fastcos itself.
@@ -17,7 +17,7 @@ from fastcos.auditing import gradient_noise
 
 
 def condition(M):
-    """Return κ of a map G with GG' = M: the root of the ratio of the extreme eigenvalues of M."""
+    """Return κ of a map G with GG' = M; κ² is the largest eigenvalue of M over the smallest."""
     values = np.linalg.eigvalsh(M)
     return np.sqrt(values[-1] / values[0])
 
@@ -51,7 +51,7 @@ SLOPES = {
 
 
 def row_decays(name, batch, generator):
-    """Return the decays of the users and of the items; the decays are equal or vary by row."""
+    """Return a decay for each user and for each item; the decays are equal or differ by row."""
     n, p = batch.shape
     if name == "of observed rows":
         return 0.3 * batch.any(axis=1), 0.1 * batch.any(axis=0)
@@ -113,7 +113,7 @@ def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
 
 
 def test_two_noise_matrices_balance_at_one_metric_only():
-    """Every positive definite solution M of M A M = B that a general solver finds is the same."""
+    """All positive definite solutions M of M A M = B that a general solver finds are equal."""
     rng = np.random.default_rng(2)
     for _ in range(5):
         A, B = random_spd(rng, 3), random_spd(rng, 3)
@@ -139,7 +139,7 @@ def test_two_noise_matrices_balance_at_one_metric_only():
 
 
 def test_a_root_that_is_not_positive_definite_is_another():
-    """If M need not be positive definite, M A M = B has other solutions, with different signs."""
+    """M A M = B also has a solution that is not positive definite and differs in its signs."""
     A, B = np.diag([1.0, 2.0]), np.diag([4.0, 3.0])
     mean = np.diag(np.sqrt(np.diag(B) / np.diag(A)))
     other = mean * [1, -1]
@@ -213,7 +213,8 @@ def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay
         ends.append(descended(P, Q, X, users, items, step, decay, 100 if decay else 250, rng))
     for P, Q in ends:
         assert rest(P, Q, X, step, decay) < 1.1
-        # Small noise is the fourth premise of Lemma B, and the noise here is not small.
+        # The fourth premise of Lemma B is that the gradient noise is small. The noise of this
+        # training is not small, so the model is not balanced.
         assert condition_to_balance(P, Q) > least
 
 
@@ -275,7 +276,7 @@ def relaxed(P, Q, X):
     [(0, 0.1), (1, 0.3), (2, 0.5)],
 )
 def test_steps_of_an_epoch_move_the_scale_nearly_without_turning(seed, size):
-    """The symmetric part of the change of G in an epoch is that of Theorem 9c, up to 5 %.
+    """In an epoch, the symmetric part of the change of G agrees with Theorem 9c within 5 %.
 
     Theorem 9c assumes that the change of G is symmetric. Each step of the test starts from the
     fitted factors, and gradient flow then restores the fitted predictions. The test takes each step
@@ -327,7 +328,7 @@ def test_als_without_decay_keeps_the_rescaling_of_its_start_for_ever():
 
 
 def observed_sweep(Q, X, observed):
-    """Fit only the observed entries: first the rows of all users, and then those of all items."""
+    """Fit the observed entries in one sweep: first fit all users, and then fit all items."""
     P = np.array([np.linalg.lstsq(Q[seen], row[seen], rcond=None)[0]
                   for row, seen in zip(X, observed, strict=True)])  # fmt: skip
     items = [np.linalg.lstsq(P[seen], column[seen], rcond=None)[0]
@@ -348,7 +349,10 @@ def test_als_of_observed_entries_keeps_the_rescaling_of_its_start_too():
 
 
 def test_als_with_decay_on_both_balances_only_in_the_limit():
-    """Lemma B describes the limit. After few sweeps from an unbalanced start, the sides differ."""
+    """With decay on both sides, ALS balances a model only in the limit, and not in five sweeps.
+
+    Lemma B describes the limit. The test starts from unbalanced factors.
+    """
     rng = np.random.default_rng(13)
     X, Q = rng.normal(size=(25, 15)), rng.normal(size=(15, 3)) * [4.0, 1.0, 0.25]
     conditions = []
@@ -364,8 +368,8 @@ def test_als_with_decay_on_both_balances_only_in_the_limit():
 def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
     """A sweep changes the items Q = VT to V(T + λT⁻ᵀ), so their columns become orthonormal.
 
-    They become orthonormal only up to one common factor. V contains the right singular vectors of
-    the data.
+    More precisely, the columns become orthogonal, and their norms become equal. V contains the
+    right singular vectors of the data.
     """
     rng = np.random.default_rng(8)
     U, V = (np.linalg.qr(rng.normal(size=(n, 3)))[0] for n in (25, 15))
@@ -383,7 +387,7 @@ def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
 
 
 def test_als_with_decay_on_users_ends_orthonormal_for_data_of_full_rank():
-    """Lemma C(b) assumes data of rank k, but it also holds here for data of a higher rank."""
+    """Lemma C(b) assumes data of rank k, but also describes the result for data of full rank."""
     rng = np.random.default_rng(14)
     X, Q = rng.normal(size=(25, 15)), rng.normal(size=(15, 3)) * [4.0, 1.0, 0.25]
     conditions = []
@@ -545,10 +549,11 @@ def test_dense_slopes_are_observations_of_all_pairs(sparse_model):
 
 
 def test_epochs_to_forget_follow_the_flow_of_the_metric(sparse_model):
-    """In epochs_to_forget epochs, a numerical flow reduces the distance to rest to 1/e.
+    """In epochs_to_forget epochs, a numerical flow divides its distance to rest by e.
 
-    The flow changes the factors to QG and PG⁻ᵀ, whose product stays the same. The distance is the
-    logarithm of the condition of the map from the current factors to those at rest.
+    The flow changes the factors to QG and PG⁻ᵀ, whose product stays the same. The distance to rest
+    is the logarithm of the condition of a map, namely the map from the current factors to the
+    factors at rest.
     """
     P, Q, slopes = sparse_model
     step = 0.01
@@ -586,7 +591,8 @@ def test_at_rest_the_slowest_direction_counts(sparse_model):
     weighted = (Q.T * noise.item_weights) @ Q + (P.T * noise.user_weights) @ P
     values = scipy.linalg.eigh(weighted, Q.T @ Q + P.T @ P, eigvals_only=True)
     assert epochs == pytest.approx(1 / (step * values[0]), rel=1e-3)
-    # From starts that are close to rest, forgetting takes at most 1.1 times as many epochs.
+    # For a model that is close to rest, the number of epochs to forget the start is at most 1.1
+    # times the number for the model at rest.
     for seed in range(5):
         near = np.eye(3) + 0.05 * np.random.default_rng(seed).normal(size=(3, 3))
         moved = gradient_noise(Q @ near, P @ np.linalg.inv(near).T, slopes, step=step)

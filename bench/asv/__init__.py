@@ -1,4 +1,4 @@
-"""The benchmarks by which airspeed velocity (`asv run`) follows the speed of fastcos over commits.
+"""Benchmarks for asv (airspeed velocity): `asv run` measures the speed of fastcos at each commit.
 
 Each class is written out in full, with its parameters, setup, timed method and version. If the
 workload of a class changes, raise its version; asv then discards the earlier results of the class.

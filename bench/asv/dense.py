@@ -16,7 +16,7 @@ def fitted_index(make_rows, *size):
     """Return an index of rows; calls with equal arguments return the same index.
 
     asv calls setup before every sample. If every call of setup created a new index, asv would time
-    the index while it is still cold, and before fastcos has added a projection of the rows.
+    a cold index, to which fastcos has not yet added a projection of the rows.
     """
     return fastcos.SimilarityIndex().fit(make_rows(*size))
 
@@ -72,7 +72,7 @@ class SelfJoin:
 
 
 class OneShot:
-    """Searches among rows that have no index."""
+    """Searches by `top_k`, without an index that was built beforehand."""
 
     params = [[1, 1_000], SIZES]
     param_names = ["queries", "rows x columns"]

@@ -1,7 +1,7 @@
 """The start of fastcos in a new process.
 
-Each function returns the code that asv times. If a function returns two strings, asv runs the
-second string before it times the first.
+Each function returns the code that asv times. If a function returns two strings, asv first runs the
+second string as preparation, and then times the first string.
 """
 
 SEARCH = "import numpy as np, fastcos; fastcos.top_k(np.eye(64, dtype=np.float32), k=3)"
@@ -19,5 +19,5 @@ def timeraw_import_of_top_k():
 
 
 def timeraw_first_search():
-    """Time the import and the first search, with compiled kernels on disk."""
+    """Measure the time of the import and of the first search, with compiled kernels on disk."""
     return SEARCH, COMPILE_BEFORE

@@ -8,12 +8,12 @@ process
     memory pages differently: times vary more from process to process than within one process.
 turn
     In a turn, every library is called once, in a random order. If a call is shorter than 20 ms, it
-    is repeated for 20 ms, and the median time counts. Disturbances of the machine last longer than
-    a turn, so both times of a ratio are disturbed alike.
+    is repeated for 20 ms, and the median time counts. A disturbance of the machine lasts longer
+    than a turn, so it slows down both libraries of a ratio in the same way.
 ratio
-    The time of the other library divided by the time of fastcos in the same turn. The ratio of a
-    process is the median over its turns, and the published ratio is the geometric mean over
-    processes.
+    A ratio is the time of the other library divided by the time of fastcos in the same turn. The
+    ratio of a process is the median over its turns, and the published ratio is the geometric mean
+    over processes.
 interval
     If the whole run is repeated on the same machine, its ratio is expected to lie in this interval
     in 95 of 100 cases. The interval is Student's prediction interval for the mean of a second run

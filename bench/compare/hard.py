@@ -2,9 +2,10 @@
 
 The numbers show how exact a search in float32 is. The set has five families of rows, in which
 rounding errors can change the order of the neighbours. Each family has 2,000 queries among 3,000
-items with k = 100, so there are a million neighbours in total. A neighbour is wrong if its float64
-cosine is below the k-th best cosine by more than the rounding error of float64, so neighbours with
-equal scores may be listed in any order. Searches of the hard set are not timed.
+items with k = 100, so there are a million neighbours in total. A neighbour is wrong if its cosine
+in float64 is smaller than the k-th best cosine, and the difference is larger than the rounding
+error of float64. Neighbours with equal scores may therefore be listed in any order. Searches of the
+hard set are not timed.
 """
 
 import tempfile
@@ -33,7 +34,7 @@ def common_mean(rng, n):
 
 
 def near_duplicates(rng, n):
-    """Return copies of fifty rows that differ by 1e-6."""
+    """Return inexact copies of fifty rows: each entry differs from its original by about 1e-6."""
     centres = np.random.default_rng(0).standard_normal((50, COLUMNS))
     return centres[rng.integers(0, 50, n)] + 1e-6 * rng.standard_normal((n, COLUMNS))
 
@@ -49,7 +50,7 @@ FAMILIES = (near_ties, large_and_small, common_mean, near_duplicates, one_large_
 
 
 def wrong_neighbors(name, threads):
-    """Return how many of a million neighbours that a library returns are wrong, in each family."""
+    """Return how many of a library's million neighbours are wrong, in total and in each family."""
     wrong = {}
     worker = Worker(name, threads)
     try:

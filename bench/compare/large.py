@@ -54,7 +54,10 @@ def certifier(operation, X, A=None, k=None, tolerance=None):
 
 
 def measure(operation, X, source, descriptions, processes, threads):
-    """Return the result of one operation: the calls of every library with their certificates."""
+    """Measure one operation; return the facts about each call of each library.
+
+    The facts include the time, the memory and the certificate of the call.
+    """
     names = [name for name, facts in descriptions.items() if operation in facts["operations"]]
     arguments = arguments_of(operation, X)
     labels = {name: {"name": descriptions[name]["name"]} for name in names}

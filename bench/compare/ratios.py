@@ -1,4 +1,4 @@
-"""Times, ratios, intervals and sentences, computed from the raw turns of a results file."""
+"""Functions that turn the times in a results file into ratios, intervals and sentences."""
 
 import math
 import statistics
@@ -22,15 +22,16 @@ def ratio_of(theirs, ours):
     Parameters
     ----------
     theirs, ours : list of list of float
-        Seconds by process and turn. For both libraries, turn i of process j was measured at the
-        same moment. A slow library took part only in the first turns of a process.
+        The seconds of the two libraries: one list per process, with one number per turn. Both
+        libraries took the same turn of a process at the same moment. The lists of a slow library
+        are shorter, because it took part only in the first turns of each process.
 
     Returns
     -------
     ratio, low, high : float
-        The time of the other library divided by the time of fastcos, and the ends of the interval
-        in which the ratio of a second run is expected to lie. The interval is infinite if there is
-        only one process.
+        ratio is the time of the other library divided by the time of fastcos. A second run is
+        expected to yield a ratio between low and high. This interval is infinite if there is only
+        one process.
     """
     logs = np.array([
         statistics.median(math.log(a / b) for a, b in zip(their_turns, our_turns, strict=False))
@@ -46,12 +47,12 @@ def ratio_of(theirs, ours):
 
 
 def is_disturbed(result):
-    """Return whether other programs are known to have disturbed the measurement of a row."""
+    """Return whether other programs disturbed the measurement of a row, as far as is known."""
     return result["busy"] is not None and result["busy"] > BUSY_CORES
 
 
 def verdict(low, high, busy):
-    """Return "faster", "slower", "undecided", or "busy" if other programs used the machine."""
+    """Return "busy" if other programs used the machine, else "faster", "slower" or "undecided"."""
     if busy is None or busy > BUSY_CORES:
         return "busy"
     return "faster" if low > 1 else "slower" if high < 1 else "undecided"

@@ -19,8 +19,8 @@ SPEED = ROOT / "docs" / "speed.md"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
 # The rows of the README and of the picture. Each row contains a task, two sizes, and a short title.
-# The second size is shown if the first size was not measured or has no verdict. The README also
-# lists every row in which fastcos is slower.
+# Of the two sizes, the first size that has a verdict is shown. If neither has a verdict, the first
+# size that was measured is shown. The README also lists every row in which fastcos is slower.
 README_ROWS = (
     ("one_query", "small", "small", "1 query among {n:,} x {d}"),
     ("one_query", "medium", "large", "1 query among {n:,} x {d}"),
@@ -70,7 +70,7 @@ def comparisons(document):
 
 
 def best_of(comparisons_of_machine):
-    """Return the fastest exact library of every row, by the key of the row."""
+    """Return a dict from the key of each row to the comparison with the fastest exact library."""
     best = {}
     for comparison in comparisons_of_machine:
         fastest = best.get(comparison["key"])
@@ -82,7 +82,7 @@ def best_of(comparisons_of_machine):
 
 
 def cpu_name(document):
-    """Return the name of the CPU of a document, as its vendor sells it."""
+    """Return the name under which the vendor sells the CPU that a document describes."""
     return machine.vendor_name(document["cpu"], document["isa"])
 
 
@@ -141,13 +141,17 @@ def cells(comparison):
 
 
 def summary(best):
-    """Return sentences which say in how many rows fastcos is faster or slower than the others."""
+    """Return sentences that count the rows in which fastcos is faster, and in which it is slower.
+
+    Each row compares fastcos with the fastest other exact library.
+    """
     counts = dict.fromkeys(("faster", "slower", "undecided", "busy"), 0)
     for comparison in best:
         counts[comparison["verdict"]] += 1
     text = (
-        f"We measured {_tasks(len(best))} on this machine. In {counts['faster']} of them, fastcos "
-        f"is faster than the fastest other exact library, and in {counts['slower']}, it is slower."
+        f"We measured {_tasks(len(best))} on this machine. In {_tasks(counts['faster'])}, fastcos "
+        "is faster than the fastest other exact library. "
+        f"In {_tasks(counts['slower'])}, fastcos is slower."
     )
     if counts["undecided"]:
         text += f" In {_tasks(counts['undecided'])}, the result is undecided."
@@ -205,8 +209,8 @@ def hard_table(document):
         "The *hard set* consists of rows for which the rounding errors of float32 can change the "
         "order of the neighbours ([bench/compare/hard.py](../compare/hard.py)). For each library, "
         f"the table shows how many of {libraries[0]['of']:,} neighbours of the hard set are wrong. "
-        "A neighbour is wrong if its cosine in float64 is below the k-th best cosine by more than "
-        "the rounding error of float64."
+        "A neighbour is wrong if its cosine in float64 is smaller than the k-th best cosine, and "
+        "the difference is larger than the rounding error of float64."
     )
     return [text, "", *table(header, rows)]
 
@@ -323,7 +327,7 @@ def shown_first(documents):
 
 
 def short_titles(document):
-    """Return the short titles of the rows that the README shows from a document.
+    """Return the short titles of those rows of a document that the README shows.
 
     The result is a dict whose keys are the keys of the rows.
     """
@@ -497,7 +501,7 @@ def best_by_label(documents):
 
 
 def losses(documents):
-    """Return a list with the verdicts of every machine, and all rows in which fastcos is slower."""
+    """Return the verdicts of every machine, and all rows in which fastcos is not faster."""
     lines = []
     for label, best in best_by_label(documents).items():
         slower = [
@@ -505,12 +509,17 @@ def losses(documents):
             for row in sorted(best, key=lambda row: row["ratio"])
             if row["verdict"] == "slower"
         ]
+        undecided = [f'"{row["title"]}"' for row in best if row["verdict"] == "undecided"]
+        if undecided:
+            slower.append(
+                f"The undecided results belong to the following tasks: {'; '.join(undecided)}."
+            )
         lines.append(" ".join([f"- **{label}.** {summary(best)}", *slower]))
     return lines
 
 
 def lead_of(comparison):
-    """Return the beginning of a sentence that says how much faster than fastcos a library is."""
+    """Return the start of a sentence that says by what factor a library is faster than fastcos."""
     library, times = comparison["library"], 1 / comparison["ratio"]
     if times < 1.05:
         factor = f"{rounded(times)} times as fast"
@@ -564,7 +573,10 @@ def howto_rows(documents):
 
 
 def speed_lines(documents):
-    """Return a list for docs/speed.md: for each machine, in how many tasks fastcos is faster."""
+    """Return a list for docs/speed.md, with one item for each machine.
+
+    The item says in how many tasks fastcos is faster than the fastest other exact library.
+    """
     lines = []
     for document in documents.values():
         best = best_of(comparisons(document)).values()

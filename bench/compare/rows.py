@@ -16,9 +16,10 @@ def unit(rows):
 
 
 def without_itself(indices):
-    """Remove each query row from its own neighbours (n, k + 1); return neighbours (n, k).
+    """Remove each query row from the list of its k + 1 neighbours; return neighbours (n, k).
 
-    If a row with many duplicates is not among its own neighbours, the last neighbour is dropped.
+    If the list does not contain the query row, because this row has many duplicates, the last
+    neighbour is dropped.
     """
     is_other = indices != np.arange(len(indices))[:, None]
     is_other[is_other.all(axis=1), -1] = False

@@ -14,7 +14,7 @@ from bench import machine
 
 
 class Setting(NamedTuple):
-    """A setting: its name in tables, and the environment variables of the library's process."""
+    """A setting of a library: its name in tables, and the environment variables that it sets."""
 
     name: str = ""
     variables: dict = {}
@@ -41,7 +41,7 @@ def is_limited_to_avx2():
 
 
 def openblas():
-    """Return one setting for each kind of OpenBLAS kernels that can be used in this run.
+    """Return a list with one setting for each kind of OpenBLAS kernels that this run can use.
 
     Which kinds can be used depends on the CPU and on FASTCOS_ISA. OpenBLAS chooses kernels by the
     model of the CPU. On new and on virtual CPUs, this choice is often not the fastest.

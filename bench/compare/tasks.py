@@ -73,11 +73,11 @@ def item_join(n_users, n_items, nnz):
 
 
 def cosine_rounding(d):
-    """Return the largest difference of two cosines of d columns that float32 may put out of order.
+    """Return the largest difference at which float32 may put two cosines into the wrong order.
 
-    A product of d columns has d roundings of 2^-24 in any order of summation, and each of the two
-    norms has d / 2 + 3 roundings. Each of the two cosines may have an error of this size, in
-    opposite directions.
+    The cosines are those of rows with d columns. A product of d columns has d roundings of 2^-24 in
+    any order of summation, and each of the two norms has d / 2 + 3 roundings. Each of the two
+    cosines may have an error of this size, in opposite directions.
     """
     return 2 * (2 * d + 6) * 2.0**-24
 
@@ -265,8 +265,9 @@ def rows_of(names, sizes):
 def rows_of_file(path, k=K):
     """Return the rows of the table that are measured on a file of vectors or interactions.
 
-    For vectors, the rows are a search and a self-join. For interactions, the rows are the products
-    X A and X'(X A), and the nearest items of all items.
+    For vectors, the table has one row for a search and one row for a self-join. For interactions,
+    the table has one row for the product X A, one row for the product X'(X A), and one row for the
+    search for the nearest items of all items.
     """
     from fastcos import io
 

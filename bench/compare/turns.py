@@ -20,7 +20,7 @@ TRIAL_TURNS, MAX_TURNS = 2, 7
 
 
 def describe(names, threads):
-    """Return two dicts: the description of each library, and why each absent library is absent."""
+    """Return two dicts: the descriptions of libraries, and the reasons why some are absent."""
     descriptions, absent = {}, {}
     with contextlib.ExitStack() as closing:
         for name in names:
@@ -96,10 +96,10 @@ def fastest_settings(workers):
 
 
 def take_turns(workers, budget):
-    """Return the seconds of the turns by library, and the cores that other programs used meanwhile.
+    """Return the seconds of each library's turns, and how many cores other programs used meanwhile.
 
-    fastcos takes part in every turn. Any other library takes part in the first turn, and in further
-    turns while the sum of its times stays within `budget` seconds.
+    fastcos takes part in every turn. Every library except fastcos takes part in the first turn, and
+    it takes part in further turns only while the sum of its times stays within `budget` seconds.
     """
 
     def used_by_others():
@@ -140,8 +140,8 @@ class RowMeasurement:
     """The measurement of one row; `add_process` measures one fresh process of every library.
 
     The speed of a shared machine changes within minutes, for all processes that run at the same
-    moment. A run therefore measures all rows once, then all rows again, and so on, so that the
-    processes of a row are spread over the run.
+    moment. A run therefore measures all rows once, then all rows again, and so on. In this way, the
+    processes of each row are measured at different times of the run.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class RowMeasurement:
 
     @property
     def has_ended(self):
-        """Whether fastcos has failed. Without its times, no library can be compared with it."""
+        """Whether fastcos has failed, so that no library can be compared with fastcos."""
         return FASTCOS in self._absent or FASTCOS not in self._names
 
     def add_process(self):

@@ -22,15 +22,16 @@ from packaging.requirements import Requirement
 from bench.compare import libraries, settings
 
 ROOT = Path(__file__).parents[2]
-# The seconds that one turn of a library lasts. A call that takes less time is repeated.
+# In each turn, a library repeats its call until the calls of this turn have taken TURN_SECONDS in
+# total.
 TURN_SECONDS = 0.02
 # Some threads wait actively, in a loop, and would slow the next library down. The next library is
 # therefore called only after a quiet period of 5 ms. In a quiet period, all threads of the previous
 # library together use less than a tenth of a core.
 QUIET_SECONDS, QUIET_SHARE = 5e-3, 0.1
 # By default, threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s. With this setting,
-# they wait for only 2^22 cycles, which is 2 ms. This is still longer than the pause between two
-# calls of one turn.
+# the threads of OpenBLAS wait actively for only 2^22 cycles, which is 2 ms. The pause between two
+# calls of one turn is shorter than 2 ms, so the threads still wait actively during this pause.
 OPENBLAS_WAIT = {"OPENBLAS_THREAD_TIMEOUT": "22"}
 # The functions that a library's file may define.
 OPERATIONS = ("search", "self_join", "sparse_join", "product", "gram", "svd")
@@ -49,7 +50,7 @@ class Failed(Exception):
 
 
 class Worker:
-    """The process of a library, with the environment variables of one of its settings."""
+    """The process of a library, with the environment variables of one setting of that library."""
 
     def __init__(self, library, threads, setting=settings.Setting()):  # noqa: B008  a constant
         self.library, self.setting, self.cpu_seconds = library, setting, 0.0
@@ -182,8 +183,8 @@ def time_turn(call):
         started = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - started)
-    # If there are several calls, the first one is left out. It may be slower than the others,
-    # because it starts when the caches still contain the data of another library.
+    # If there are several calls, the first call is left out. The first call may be slower than the
+    # later calls, because the caches still contain the data of another library when it starts.
     return statistics.median(seconds[1:] or seconds)
 
 
@@ -197,11 +198,11 @@ def wait_for_threads():
 
 
 def call_once(prepare, arguments):
-    """Return the answer of one call, and a dict of its seconds and of the memory that it adds.
+    """Call a library once; return the answer, and a dict with the time and memory of the call.
 
-    The dict also contains the seconds of the preparation. The memory includes the memory that the
-    preparation adds. Before this call, a call on the first rows compiles kernels and starts
-    threads.
+    The dict contains the seconds of the call, the seconds of the preparation, and the memory that
+    the call and the preparation add together. Before this call, a call on the first rows compiles
+    kernels and starts threads.
     """
     short_arguments = arguments | {"X": arguments["X"][:5_000]}
     call, read = prepare(**short_arguments)

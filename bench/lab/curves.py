@@ -4,10 +4,10 @@
     python -m bench.lab.curves --threads 1
 
 Every point is measured in a new process. Its time is the median of five calls, after a first call
-that compiles. Its memory is the peak memory that a call adds. Standard output is CSV. For every
-curve, standard error shows the exponent for which x^exponent fits the measured seconds. For
-comparison, standard error also shows the exponent of the time of the plain method, which takes no
-shortcut.
+that compiles. Its memory is the peak memory that a call adds. The script writes CSV to stdout. For
+every curve, the script writes to stderr the exponent for which x^exponent fits the measured
+seconds. For comparison, it also writes the exponent with which the time of the plain method grows;
+the plain method takes no shortcut.
 """
 
 import argparse

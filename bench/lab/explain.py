@@ -1,8 +1,8 @@
 """Compare the estimates of `explain` with measured times: `python -m bench.lab.explain`.
 
 The script prints a table of twenty searches, from one query among 1,000 rows to a self-join. Some
-of them search random rows, and others search rows that resemble text embeddings. docs/dev/costs.md
-contains a copy of the table. The estimates use the rates in the fields of
+searches use random rows, and other searches use rows that resemble text embeddings.
+docs/dev/costs.md contains a copy of the table. The estimates use the rates in the fields of
 ``fastcos.search.cost_model.CostModel``. The script takes a minute on two cores.
 """
 

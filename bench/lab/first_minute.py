@@ -4,10 +4,10 @@ The script prints a Markdown table. Each line of the table is measured by one pr
 cache. The process searches an index with 1, 16 and 256 queries in turn, until compiled code answers
 or the time limit is reached. Right before every search of the index, the script searches for the
 same queries in plain NumPy: it converts rows of float16 or int8 to float32, computes a matrix
-product, divides by the norms, and calls argpartition and a sort. The ratio of a search is the time
-of the search divided by the median of the three times of NumPy that were measured closest to the
-search. The table shows ratios, because other processes, such as the compiling process, delay the
-index and NumPy alike.
+product, divides by the norms, and calls argpartition and a sort. The ratio of a search is its time
+divided by the median time of three NumPy searches. These are the NumPy searches for the same
+queries that ran closest in time. The table shows ratios, because other processes, such as the
+compiling process, delay the index and NumPy alike.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 
@@ -51,7 +51,7 @@ def rows_of(n, d, dtype, seed):
 
 
 def search_in_numpy(rows, inverse_norms, queries):
-    """Find the k nearest rows of every query by cosine; a user of NumPy would write this code."""
+    """Find the K nearest rows of every query by cosine, as a user of NumPy would program it."""
     kind = np.float64 if rows.dtype == np.float64 else np.float32
     queries = queries.astype(kind)
     queries /= np.linalg.norm(queries, axis=1)[:, None]
@@ -67,18 +67,18 @@ def search_in_numpy(rows, inverse_norms, queries):
 
 
 def ratios_to_numpy(calls, in_numpy):
-    """Divide the time of each call by the median of the NumPy times that were measured near it."""
+    """Divide the time of each call by the median time of the NumPy calls that ran around it."""
     near = [in_numpy[max(0, i - 1) : i + 2] for i in range(len(calls))]
     return np.array(calls) / np.array([np.median(times) for times in near])
 
 
 def measure(size, dtype, limit):
-    """Measure a line of the table, until compiled code answers or `limit` seconds are over."""
+    """Measure one line of the table; stop when compiled code answers, or after `limit` seconds."""
     import fastcos
     from fastcos.parallel import readiness
 
-    # In a user's program, fastcos does not compile its kernels at once. The import of bench.lab has
-    # set the option compile_at_once, so this line resets the option.
+    # In a user's program, fastcos searches in NumPy until its kernels are compiled. The import of
+    # bench.lab has set the option compile_at_once, so this line resets the option.
     readiness.state.compile_at_once = False
     n, d = map(int, size.split("x"))
     rows = rows_of(n, d, dtype, 0)

@@ -36,7 +36,10 @@ def cosines(rows: np.ndarray, query: np.ndarray) -> np.ndarray:
 
 
 def compare_tenants() -> None:
-    """Time a batch of 2,000 queries, and a single query. Each query searches only its own group."""
+    """Measure the time of 2,000 queries in one batch, and the time of a single query.
+
+    Each query searches only its own group.
+    """
     random = np.random.default_rng(0)
     rows = random.standard_normal((30_000, 384)).astype(np.float32)
     queries = random.standard_normal((2_000, 384)).astype(np.float32)
@@ -71,7 +74,7 @@ def compare_tenants() -> None:
 
 
 def compare_join(n: int, n_groups: int, sigma: float) -> None:
-    """Time a self-join within groups, whose sizes are log-normal."""
+    """Measure the time of a self-join within groups, whose sizes are log-normal."""
     random = np.random.default_rng(1)
     weights = np.exp(sigma * random.standard_normal(n_groups))
     groups = random.choice(n_groups, n, p=weights / weights.sum())

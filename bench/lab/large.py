@@ -19,7 +19,8 @@ also run on a local Dask cluster whose workers have one thread.
 Each answer is checked: sampled columns, items or queries are computed again in float64, and an SVD
 is checked by its certificate. On standard output, each line is a JSON object with the seconds, the
 non-zeros or pairs per second, the peak resident memory of the process in MiB, the certificate, and
-a digest of the bits of the answer. Standard error ends with a table of these results.
+a digest of the bits of the answer. At the end, the script writes a table of these results to
+stderr.
 """
 
 import argparse
@@ -109,7 +110,7 @@ def write_rows(path, n, d, seed):
 
 
 def check_gram(shards, Q, product):
-    """Return the largest relative error of the first CHECKED columns, and the product as bytes."""
+    """Return the largest relative error in CHECKED columns, and the bytes of the whole product."""
     truth = np.zeros((len(Q), CHECKED))
     for _, rows in shards.blocks():
         rows64 = rows.astype(np.float64)
@@ -118,12 +119,12 @@ def check_gram(shards, Q, product):
 
 
 def check_svd(shards, Q, svd):
-    """Return the largest residual of the SVD, and its factors as bytes."""
+    """Return the largest residual of the SVD, and the bytes of the factors s and Vt."""
     return float(svd.residuals.max()), svd.s.tobytes() + svd.Vt.tobytes()
 
 
 def check_items(shards, Q, neighbors):
-    """Return the largest error of the cosines of CHECKED items, and all indices as bytes."""
+    """Return the largest error of the cosines of CHECKED items, and the bytes of all indices."""
     counts = shards.column_sums
     sample = np.argsort(-counts)[: CHECKED * 100 : 100]
     sums = np.zeros((len(counts), len(sample)))
@@ -137,7 +138,7 @@ def check_items(shards, Q, neighbors):
 
 
 def check_search(queries, items, neighbors):
-    """Return how many sampled queries have wrong neighbours, and the whole answer as bytes."""
+    """Return how many sampled queries have wrong neighbours, and the bytes of the whole answer."""
     indices, scores = np.array(neighbors.indices), np.array(neighbors.scores)
     at = check.sample_of(len(queries))
     wrong = check.wrong_neighbors(indices[at], queries[at], items)

@@ -1,9 +1,9 @@
 """Measure the shortest time in which this machine could do the work of a call.
 
 A :class:`Work` states how many operations and bytes a call needs. As in the roofline model, a
-:class:`Limit` measures the shortest possible time of this work on this machine, by one short probe
-per resource. The resources are multiplication, reading, copying and gathering. Measure the limit
-and the call in turns, because the speed of a shared machine changes over time. This change is often
+:class:`Limit` measures the shortest possible time of this work on this machine. A limit runs one
+short probe for each resource: multiplication, reading, copying and gathering. Measure the limit and
+the call alternately, because the speed of a shared machine changes over time. This change is often
 larger than the difference between the call and the limit.
 """
 
@@ -44,7 +44,8 @@ _GEMM_SIZE = 768
 # queries with this number of columns together take 16 kB if they are packed as int8.
 _TILE_DEPTH = 256
 # The number of blocks that the tile probe multiplies. With AMX, multiplying this number of blocks
-# takes 2 ms. If 512 blocks are multiplied instead, the rate changes by at most 2 %.
+# takes 2 ms. If the probe multiplies 512 blocks instead of _TILE_BLOCKS, the measured rate changes
+# by at most 2 %.
 _TILE_BLOCKS = 16
 
 
@@ -55,9 +56,10 @@ class Work(NamedTuple):
     # divided by the time.
     units: float
     multiply_adds: float = 0.0
-    # The kind of arithmetic. Its peak rate limits the speed of the multiply-adds. "float32" and
-    # "float64" are products of matrices; "tile" is the inner loop of the search on data in the
-    # first-level cache, which uses int8 if the CPU has such instructions.
+    # The kind of arithmetic. The peak rate of this kind limits the speed of the multiply-adds. The
+    # kinds "float32" and "float64" stand for matrix products in these types. The kind "tile" stands
+    # for the inner loop of the search on data in the first-level cache; this loop uses int8 if the
+    # CPU has instructions for int8.
     arithmetic: str = "float32"
     # The number of bytes that the call reads if it reads every input once, and the number of bytes
     # that it writes if it writes every output once.
@@ -88,7 +90,7 @@ def bytes_of(X):
 
 
 def product_work(X, columns):
-    """Return the work of X A: X is a CSR matrix, and A is float32 and has `columns` columns."""
+    """Return the work of X A, for a CSR matrix X and a float32 matrix A with `columns` columns."""
     (n, p), nnz = X.shape, float(X.nnz)
     reads, writes = bytes_of(X) + 4.0 * p * columns, 4.0 * n * columns
     return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns), X.indices)
@@ -119,22 +121,23 @@ def svd_work(X, k):
 
 
 def roofs():
-    """Return the peak operations per second of each arithmetic, and the bytes read per second."""
+    """Return the peak operations per second by arithmetic, and the peak bytes read per second."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
     rates = _tile_rate, _gemm_rate("float32"), read_rate
-    # The highest rate of several probes counts, because some probes are too slow: the first probe
-    # also compiles its kernel, and other work on the machine slows down any of the probes.
+    # Each rate is probed several times, and the highest result counts, because some probes are too
+    # slow. The first probe also compiles its kernel, and other work on the machine may slow down
+    # any probe.
     best = [max(rate() for _ in range(_ROOF_PROBES)) for rate in rates]
     return {tile: 2 * best[0], "float32 gemm": 2 * best[1]}, best[2]
 
 
 class Limit:
-    """The shortest possible time, in seconds, of a Work on this machine.
+    """The shortest time, in seconds, in which this machine could do a :class:`Work`.
 
-    bound is the resource that took the longest time in the latest measurement, or "none" if the
-    Work needs no resource.
+    bound is the resource that took longest in the latest measurement. If the Work needs no
+    resource, bound is "none".
     """
 
     def __init__(self, work):
@@ -206,8 +209,8 @@ def _memory_rate(kernel, bytes_per_value, size):
 
     The kernel works on arrays of `size` float32 values, on all threads.
     """
-    # One pass over few values would take less time than the call of the kernel itself. Several
-    # passes are therefore made in one call.
+    # If the arrays contain few values, one pass over them takes less time than the call of the
+    # kernel itself. Several passes are therefore made in one call.
     passes = max(1, _PASS_VALUES // size)
     call = functools.partial(parallel.run, kernel, _parts(size), passes, *_ones(2, size))
     return functools.partial(_rate, float(bytes_per_value * passes * size), call)
@@ -216,8 +219,8 @@ def _memory_rate(kernel, bytes_per_value, size):
 def _gather_rate(shape, order):
     """Return a function that measures how many rows of a table are added per second in this order.
 
-    The kernel that computes X A adds the rows. The matrix X has a few long rows, whose entries are
-    all 1 and are not stored.
+    The rows are added by the kernel that computes X A. The matrix X has a few long rows, whose
+    entries are all 1 and are not stored.
     """
     table = _ones(*shape)
     if order is None:

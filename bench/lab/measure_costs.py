@@ -3,9 +3,9 @@
 The script prints a Markdown table for each kind of rows. Rows of the kind "gaussian" have
 independent entries and are the hardest to filter. Rows of the kind "spiky" have only a few large
 entries, and their norms differ by a factor of about a thousand. Rows of the kind "clustered" have
-64 clusters and a common mean. A NAME that is the path of a file adds a table for its rows. After a
-warm-up every measure is timed alternately with the cosine, and the table shows medians. All
-measures take half an hour on two cores.
+64 clusters and a common mean. If a NAME is the path of a file, the script also prints a table for
+the rows of this file. After a warm-up, every measure is timed alternately with the cosine, and the
+table shows medians. All measures take half an hour on two cores.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Compare the speed of kernels with the limits of this machine: `python -m bench.lab.roofline`.
 
-Ten kernels that take more than a millisecond are called in turns with short probes of the resources
-that bound them (bench/lab/limits.py). The script draws the figure docs/figures/roofline.png; run
-the script on a quiet machine.
+The script measures ten kernels that take more than a millisecond. Calls of a kernel alternate with
+short probes of the resources that limit the speed of the kernel (bench/lab/limits.py). The script
+draws the figure docs/figures/roofline.png; run the script on a quiet machine.
 """
 
 from functools import partial
@@ -109,7 +109,7 @@ KERNELS = (
 
 
 def measure(name, prepare):
-    """Measure a kernel and its limit in turns; return a point, as the function `draw` takes it."""
+    """Measure a kernel and its limit alternately; return a point in the format of `draw`."""
     call, work = prepare()
     call()
     limit = limits.Limit(work)

@@ -2,11 +2,12 @@
 
 To choose between two methods, the planner of a search compares a quantity, such as the number of
 queries, with a threshold. The thresholds are fields of ``fastcos.search.cost_model.CostModel``. For
-several thresholds, the script prints a table. It shows the times of both methods if the quantity is
-below the threshold, and if it is above. The rows are random, and searches run on two threads unless
-a table says otherwise. Times are medians of five calls, after a first call that compiles the
-kernels. The table of the projection also shows times for the rows of the given files, whose first
-1,000 rows are the queries. The script takes two minutes on two cores.
+several thresholds, the script prints a table. The table shows the times of both methods for
+quantities below the threshold, and for quantities above the threshold. The rows are random, and
+searches run on two threads unless a table says otherwise. Times are medians of five calls, after a
+first call that compiles the kernels. If files are given, the table of the projection also shows
+times for the rows of these files. The first 1,000 rows of a file are the queries. The script takes
+two minutes on two cores.
 """
 
 import sys
@@ -125,7 +126,11 @@ def panels_of_a_run():
 
 
 def duplicates():
-    """Print the times of self-joins that search copies of a row together, and one by one."""
+    """Print the times of two kinds of self-joins, for rows that have copies.
+
+    The first kind searches once for all copies of a row. The second kind searches separately for
+    each copy.
+    """
     table = []
     for copies in (1, 2, 3, 5, 20):
         rows = np.repeat(gaussian(20_000 // copies, 64), copies, axis=0)
@@ -138,7 +143,7 @@ def duplicates():
 
 
 def extra_candidates():
-    """Print the share of queries that are complete after their first list of candidates."""
+    """Print the share of queries that need only their first list of candidates."""
     X, extras, table = gaussian(20_000, 64), (0, 6, 14, 30, 62), []
     for name in ("mutual_proximity", "recos", "norm_angle_distance"):
         measure = get_measure(name).fit(X)
@@ -204,8 +209,9 @@ def without_and_with_projection(files):
 def self_joins():
     """Print the times of self-joins by three methods.
 
-    The first method multiplies each pair of rows once. The second and the third method multiply
-    each pair twice; the third method uses a projection if it helps.
+    The first method multiplies each pair of rows once. The second method and the third method
+    multiply each pair twice, once for each row of the pair. The third method also uses a projection
+    if it helps.
     """
     once = {"min_columns_of_join": 1, "min_sample_stride_of_join": 1, "projected_columns": 0}
     once["min_seconds_per_joined_neighbor"] = 0.0

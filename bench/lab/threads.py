@@ -23,9 +23,9 @@ from bench.lab.timing import in_turns
 K = 10
 # The numbers of queries, items and columns of each search.
 SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
-# FAISS uses BLAS for its products if a batch has at least this many queries. No batch here has as
-# many queries as the first number, so that FAISS does not use BLAS. With the second number, FAISS
-# always uses BLAS.
+# FAISS uses BLAS for its products if a batch has at least this many queries. Every batch of this
+# script has fewer queries than the first threshold, so FAISS does not use BLAS with this threshold.
+# With the second threshold, FAISS always uses BLAS.
 BLAS_THRESHOLDS = (2**30, 1)
 
 
@@ -51,7 +51,7 @@ def faiss_milliseconds(index, queries, n_threads):
 
 
 def search_rows(counts):
-    """Yield a row of fastcos and a row of FAISS for every search."""
+    """Yield two rows of the table for every search: the times of fastcos and the times of FAISS."""
     for n_queries, n, d in SEARCHES:
         rows = data.gaussian(n, d)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -72,7 +72,7 @@ def search_rows(counts):
 
 
 def other_rows(counts):
-    """Yield a row of times for each operation that FAISS does not have."""
+    """Yield a row of the table for each of three operations that fastcos has and FAISS lacks."""
     rows = data.gaussian(30_000, 384)
     sparse_rows = data.interactions(20_000, 5_000, 400_000)
     X, A = data.interactions(100_000, 20_000, 3_200_000), data.gaussian(20_000, 64)

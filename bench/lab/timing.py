@@ -22,7 +22,7 @@ def seconds(call):
 
 
 def in_turns(*calls, turns=TURNS):
-    """Return the seconds of calls that take turns, as an array of shape (turns, calls).
+    """Return the seconds of calls that alternate with each other, as an array (turns, calls).
 
     Each call is first made once without being timed.
     """

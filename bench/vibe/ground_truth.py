@@ -1,9 +1,9 @@
-"""Count the ground-truth lists of VIBE that would be different if VIBE computed in float64.
+"""Count the ground-truth lists of VIBE that would change if VIBE computed them in float64.
 
     python -m bench.vibe.ground_truth agnews-mxbai-1024-euclidean.hdf5 [...]
 
-VIBE computes the true neighbours of the queries in float32 (FaissFlat). A list of k
-neighbours counts as changed if one of its items has a float64 score below the k-th best float64
+VIBE computes the true neighbours of the queries in float32 (FaissFlat). A list of k neighbours
+counts as changed if it contains an item whose float64 score is lower than the k-th best float64
 score of the query. The script needs h5py: pip install 'fastcos[io]'.
 """
 

@@ -11,7 +11,7 @@ The function ``audit`` in ``item_audit`` draws samples of the items, runs one se
 the neighbours of all items, and calls the following modules:
 
 - ``neighbor_edges`` finds the nearest items of sampled rows.
-- ``robustness`` bounds the share of neighbours that no rescaling removes.
+- ``robustness`` computes bounds on the share of neighbours that survive all rescalings.
 - ``certificates`` proves for some neighbours that no rescaling removes them. The share of
   neighbours for which the proof succeeds is a lower bound on the share that survives all
   rescalings.

@@ -85,17 +85,16 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        Fraction of the shared items that match themselves. ``self_match_rate`` is the fraction
-        after the alignment, and ``self_match_rate_before`` is the fraction before the alignment. An
-        item matches itself if its own new vector, or an equal new vector, has the highest cosine of
-        all new vectors with the item's old vector. The self-match rates are computed from at most
-        2,000 shared items. ``self_match_rate_before`` is None if the two versions have different
-        numbers of columns.
+        An item matches itself if no new vector has a higher cosine with the item's old vector than
+        the item's own new vector has. ``self_match_rate`` is the fraction of the shared items that
+        match themselves after the alignment, and ``self_match_rate_before`` is this fraction before
+        the alignment. The self-match rates are computed from at most 2,000 shared items.
+        ``self_match_rate_before`` is None if the two versions have different numbers of columns.
     moved : ndarray, int64
         The shared items that changed much more than most shared items, as row numbers in ``items``.
-        An item is listed if Fisher's z of the cosine between its old and its new vector is more
-        than four robust standard deviations below the median over the shared items. The item with
-        the lowest cosine comes first.
+        Let z be Fisher's z of the cosine between the old and the new vector of an item. An item is
+        listed if its z is lower than the median z of the shared items by more than four robust
+        standard deviations. The item with the lowest cosine comes first.
     """
 
     items: Floats
@@ -131,7 +130,7 @@ class Alignment(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """Return the section with the numbers of items and the statistics of their change."""
+        """Return the section with the numbers of items and statistics of how the items changed."""
         facts: dict[str, float | str | None] = {
             "items in both versions": len(self.shared),
             "items only in the new version": self.n_new,
@@ -176,9 +175,9 @@ def align(
     remain valid.
 
     Without users, the function only rotates the new items, which preserves every inner product and
-    every cosine of the items. Omit the users if the scale of the dimensions is not arbitrary: for
-    example, if ``QueryMetric.transform`` returned the vectors, or if the model was trained on the
-    cosine.
+    every cosine of the items. Omit the users if the scale of the dimensions is not arbitrary. For
+    example, the scale is not arbitrary if ``QueryMetric.transform`` returned the vectors, or if the
+    model was trained on the cosine.
 
     Alignment makes the vectors of two versions comparable. The rotation does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the neighbour
@@ -197,8 +196,8 @@ def align(
         of them. Without ids, both versions must have the same number of items, and row i is the
         same item in both.
     random_state : int or Generator
-        Seed of the random sample of at most 2,000 shared items on which the two self-match rates
-        are computed.
+        Seed of the random sample from which the two self-match rates are computed. The sample
+        contains at most 2,000 shared items.
 
     Returns
     -------
@@ -222,8 +221,9 @@ def align(
     Notes
     -----
     The QR decompositions of users and items take O((n + p) d²) time. The function also computes an
-    SVD of a d x d' matrix. The balanced factors depend on the set of items: if a third of the items
-    are new, the field ``residual`` is about 0.05 for two training runs of the same model.
+    SVD of a d x d' matrix. The balanced factors depend on the set of items. For two training runs
+    of the same model, the field ``residual`` is therefore about 0.05 if a third of the items are
+    new.
 
     Examples
     --------

@@ -21,8 +21,8 @@ from fastcos.validation import Floats, Integers
 # For each competing item, it looks for weights that move this competing item closer.
 _COMPETITORS = 1
 # The list of an item contains its k nearest neighbours and the next N_LISTED items. An attack has
-# removed a neighbour if at least k items of this list are now nearer to the item than the neighbour
-# is.
+# removed a neighbour of an item if at least k entries of the list of the item are now nearer to the
+# item than this neighbour is.
 N_LISTED = 48
 # An attack tries only an ascending list of condition numbers, which are called levels. The
 # logarithm of each level is 3 % larger than the logarithm of the previous level; the exact factor
@@ -47,7 +47,7 @@ class Attack(NamedTuple):
     rescaling : ndarray (n, k, d), float64
         The diagonal of a rescaling D that removes the neighbour: among the rows of ``items / D``,
         the neighbour is not one of the k nearest. All entries of the diagonal are 1 if the attack
-        did not remove the neighbour.
+        found no rescaling that removes the neighbour.
     """
 
     indices: Integers
@@ -88,11 +88,11 @@ def vertex_attack(
     -----
     Random rescalings are weak attacks, because they remove almost no neighbours. ``vertex_attack``
     therefore gives each dimension either the largest or the smallest weight. Let z be Fisher's z of
-    a cosine. Consider the difference z(item, competitor) - z(item, neighbour). A dimension gets the
-    largest weight if a larger weight increases this difference; otherwise it gets the smallest
-    weight. The certificate of ``family="rescaling"`` tries to prove that the neighbour stays nearer
-    than each competitor. If this proof fails, the certificate provides weights under which the
-    competitor may be nearer; the attack also tries these weights.
+    a cosine. Let δ be the difference z(item, competitor) - z(item, neighbour). If a larger weight
+    of a dimension increases δ, the dimension gets the largest weight; otherwise it gets the
+    smallest weight. The certificate of ``family="rescaling"`` tries to prove that the neighbour
+    stays nearer than each competitor. If this proof fails, the certificate provides weights that
+    may make the competitor nearer than the neighbour. The attack also tries these weights.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def attack(
     levels: Floats,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Return, for each of the first k neighbours of each list, a rescaling that removes it.
+    """For each of the first k neighbours in a list, return a rescaling that removes the neighbour.
 
     ``certain`` (n, k) contains the certified radius of each neighbour. ``levels`` contains the
     condition numbers to try, in ascending order. For each neighbour, only the levels above its

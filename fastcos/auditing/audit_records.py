@@ -8,7 +8,8 @@ from fastcos.validation import Floats
 
 # Names of the forms in which users and items have the same Gram matrix. In the first form, all rows
 # have equal weights. In the second form, each row is weighted by its number of interactions. In the
-# third form, each row is weighted by its gradient noise.
+# third form, the weight of each row is computed from the gradient noise and the weight decay of the
+# row.
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
@@ -19,12 +20,13 @@ CENTERED = "centered"
 # the exact form, so SAME_CONDITION is above 1. Two forms are still distinguished if the map between
 # them has a condition number of 1.1.
 SAME_CONDITION = 1.05
-# SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
-# converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
-# around the converged form during training. The script examples/scale_of_dimensions.py trained
-# every model for at least twice the number of epochs after which the initial scale is forgotten.
-# The script made 232 measurements of the map from the factors to the converged form. The condition
-# number of this map was at most 1.08.
+# For the form to which stochastic gradient descent converges, the audit uses SAME_NOISE_CONDITION
+# instead of SAME_CONDITION. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors
+# fluctuate around the converged form during training. The script examples/scale_of_dimensions.py
+# measured the condition number of the map from the factors to the converged form. The script also
+# predicted how many epochs a model needs to forget its initial scale. In 232 measurements, the
+# model had been trained for at least twice this number of epochs. In all of these measurements, the
+# condition number was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).
@@ -36,7 +38,7 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive maps with a condition number up to a limit.
+    """Bounds on the share of neighbours that survive maps whose condition number is limited.
 
     A neighbour survives a map if it is still among the k nearest neighbours of the item after the
     map has been applied to all items.
@@ -47,13 +49,14 @@ class RobustnessPoint(Record):
         The limit: the largest condition number of the maps.
     certified_linear : float
         Lower bound on the share of neighbours that survive every invertible linear map. The bound
-        is the share of all items' neighbours that were certified.
+        is the share of certified neighbours among the neighbours of all items.
     certified : float
         Lower bound on the share of neighbours that survive every rescaling. The bound is the share
-        of the sampled items' neighbours that were certified.
+        of certified neighbours among the neighbours of the sampled items.
     unbroken : float
-        Upper bound on the share of neighbours that survive every rescaling. The bound is the share
-        of the sampled items' neighbours that no attack removed.
+        Upper bound on the share of neighbours that survive every rescaling. The bound is computed
+        from the neighbours of the sampled items: it is the share of these neighbours that no attack
+        removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
@@ -128,9 +131,8 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the cosines of this variant and of the audited embeddings are nearly equal.
 
-        The cosines of the variant and of the audited embeddings are nearly equal if the map from
-        the audited embeddings to the variant has a condition number close to 1 (Theorem 3 of
-        docs/explanation/theorems.md).
+        Two sets of embeddings have nearly equal cosines if the map from one set to the other has a
+        condition number close to 1 (Theorem 3 of docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit
@@ -183,7 +185,7 @@ class LabelRecovery(Record):
     high_rescaling: Floats
 
     def sections(self) -> tuple[Section]:
-        """Return the section about the range of the AUC and the rescalings at its ends."""
+        """Return the section about the lowest and the highest AUC, and their rescalings."""
         label = (
             "Scale of each dimension under two rescalings that the search found. The AUC is "
             f"{self.low:.3f} under the worst rescaling and {self.high:.3f} under the best "

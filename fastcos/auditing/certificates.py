@@ -6,7 +6,8 @@ nearest. The family "linear" contains every invertible map G. The radius of an e
 "linear" follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only
 the diagonal maps D, so the radius of an edge for the family "rescaling" is at least as large as for
 the family "linear". To compute the radius of an edge for rescalings, the code examines the
-competing items, which are the items that may become nearer than the neighbour under a rescaling.
+competing items. An item m competes with the neighbour j of an item i if a rescaling may bring m
+nearer to i than j.
 """
 
 from typing import Any, NamedTuple
@@ -50,9 +51,9 @@ class CertifiedNeighbors(NamedTuple):
     scores : ndarray (n, k), float32
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
-        Radius of each neighbour, at least 1: no map with a condition number below the radius
-        removes the neighbour from the k nearest items. The radius is inf if no map of any condition
-        number removes the neighbour, and NaN if the item or the neighbour is a zero row.
+        Radius of each neighbour, at least 1. Under every map with a condition number below the
+        radius, the neighbour stays among the k nearest items. The radius is inf if no map of any
+        condition number removes the neighbour, and NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the argument ``condition``.
     """
@@ -97,8 +98,8 @@ def certified_neighbors(
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
         "rescaling", the function takes longer and examines only condition numbers up to
-        ``condition``. If a radius in the result exceeds ``condition`` by more than a rounding
-        error, it is therefore the radius for the family "linear".
+        ``condition``. A radius in the result that exceeds ``condition`` by more than a rounding
+        error is therefore the radius for the family "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
 
@@ -123,12 +124,12 @@ def certified_neighbors(
     at most ln κ. Let z_ij be Fisher's z of the cosine between item i and item j. Let z_i(k+1) be
     Fisher's z of the cosine between item i and its (k + 1)-th nearest item. Under such a map,
     neighbour j stays among the k nearest items of item i if z_ij - z_i(k+1) is larger than 2 ln κ.
-    For rescalings, the function tests every item m that is not one of the k nearest: can any
-    rescaling make item m nearer to item i than neighbour j is? For one fixed ratio between the
-    norms of items j and m, the test is a linear programme. The function solves these linear
-    programmes for the 4,096 items m that are nearest to item i. For all other items m, the function
-    uses the condition for linear maps: neighbour j stays nearer than item m if z_ij - z_im is
-    larger than 2 ln κ.
+    For rescalings, the function tests every item m that is not one of the k nearest. The test is
+    whether any rescaling can bring item m nearer to item i than neighbour j. For one fixed ratio
+    between the norms of items j and m, the test is a linear programme. The function solves these
+    linear programmes for the 4,096 items m that are nearest to item i. For all other items m, the
+    function uses the test for linear maps: if z_ij - z_im is larger than 2 ln κ, neighbour j stays
+    nearer than item m.
 
     Examples
     --------

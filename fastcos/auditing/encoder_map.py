@@ -2,10 +2,10 @@
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder. With mapped queries, you can search a corpus that
-only the old encoder has embedded. Cross-validation predicts the overlap of two searches for one
-text: a search with the mapped vector of the new encoder, and a search with the vector of the old
-encoder. The overlap is the share of neighbours that the two searches have in common. Source:
-Drift-Adapter, arXiv:2509.23471.
+only the old encoder has embedded. Cross-validation predicts the overlap of two searches for the
+same text. One search uses the mapped vector of the new encoder, and the other search uses the
+vector of the old encoder. The overlap is the share of neighbours that the two searches have in
+common. Source: Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -201,12 +201,12 @@ def map_encoder(
     )
     # The final map is fitted on all texts, whereas the map of a fold is fitted on only nine tenths
     # of the texts. The final map therefore has a larger overlap than the maps of the folds. To
-    # estimate the increase, the function fits a second map for each fold, on half of the texts of
-    # the first map. ``gain`` is the mean overlap of the first maps of all folds, minus the mean
-    # overlap of their second maps. Let m be the number of texts on which a map is fitted. If the
-    # error of a map is proportional to 1 / m, the overlap of the final map exceeds the overlap of
-    # the first maps by 10 % of ``gain``. If the error decreases linearly with log m, the overlap of
-    # the final map exceeds the overlap of the first maps by 15 % of ``gain``.
+    # estimate the increase, the function fits a second map for each fold. The second map of a fold
+    # is fitted on half of the texts on which the first map was fitted. ``gain`` is the mean overlap
+    # of the first maps of all folds, minus the mean overlap of their second maps. Let m be the
+    # number of texts on which a map is fitted. The final map is expected to have the mean overlap
+    # of the first maps, plus a share of ``gain``. This share is 10 % if the error of a map is
+    # proportional to 1 / m, and 15 % if the error decreases linearly with log m.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -238,7 +238,7 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 
 
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
-    """Fit an orthogonal matrix, or the matrix of a ridge regression, from `source` to `target`."""
+    """Fit a matrix that maps `source` to `target`: orthogonal, or by a ridge regression."""
     with parallel.blas_lock():
         products = source.T @ target
         if kind == "orthogonal":
@@ -260,7 +260,11 @@ def _nearest(
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the larger of two standard errors of the mean overlap: over texts, and over folds."""
+    """Return a standard error of the mean overlap.
+
+    The function computes the standard error once over texts and once over folds, and returns the
+    larger of the two results.
+    """
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

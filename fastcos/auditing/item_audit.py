@@ -46,8 +46,8 @@ _QUERIES = 20_000
 # Number of items from which the sensitivity index is computed. The index is a mean over pairs. Each
 # pair consists of one of these items and a neighbour of this item.
 _INDEXED_ROWS = 2000
-# The report compares the sensitivity index in the basis of the model with its mean over
-# _RANDOM_BASES random bases.
+# The report compares two values: the sensitivity index in the basis of the model, and the mean of
+# the sensitivity index over _RANDOM_BASES random bases.
 _RANDOM_BASES = 3
 # The sensitivity index is summed in parts of _ROWS_PER_PART rows. The number of rows in a part is
 # fixed, so that the order of summation, and therefore the rounding, does not depend on the number
@@ -79,9 +79,10 @@ def audit(
 
     A rescaling is a diagonal matrix D with positive entries. If the users are multiplied by D and
     the items by the inverse of D, no dot product of a user and an item changes. The cosines of the
-    items change, however, and therefore their nearest neighbours. The report bounds the share of
-    neighbours that are still among the k nearest after a rescaling. The report also compares the
-    neighbours in other parametrisations, and recommends similarities that do not depend on D.
+    items change, however, and therefore their nearest neighbours change as well. The report
+    contains bounds on the share of neighbours that are still among the k nearest after a rescaling.
+    The report also compares these neighbours with the neighbours in other parametrisations of the
+    model, and recommends similarities that do not depend on D.
 
     The report assumes that the model uses the items only in dot products with users, queries or
     contexts, and that the loss does not determine the scale of the latent dimensions. The
@@ -122,11 +123,11 @@ def audit(
         The verdict is about rescalings D whose largest entry is at most ``condition`` times the
         smallest entry. The condition number of D is its largest entry divided by its smallest. The
         default of 1.2 is typical of two converged training runs of one model that differ only in
-        their random seed. The rescaling between two short training runs, or between runs with
-        different initial factors or optimisers, has a condition number of 2 to 30
+        their random seed. If two training runs are short, or if their initial factors or optimisers
+        differ, the rescaling between them has a condition number of 2 to 30
         (``docs/explanation/scale_of_dimensions.md``). The paper (section 2.2) names two special
         cases of D. In the simulation of the paper, the rescaling from one special case to the other
-        has a condition number of 5, and the rescaling from the original factors to either of them
+        has a condition number of 5. The rescaling from the original factors to either special case
         has a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
@@ -136,20 +137,20 @@ def audit(
         "ranking" as well if the model trains a bias per user. If the same vector is added to all
         items, all scores of a user change by the same number. This does not change a ranking loss,
         because the number cancels in the differences of the scores. If the model trains a bias per
-        user, a change of the bias can cancel the number. If ``trained_on`` is "ranking", the audit
-        also compares the items with centred items, from which the mean of the items has been
-        subtracted. If ``trained_on`` is "ranking", the audit also centres the items before it
-        computes the query metric.
+        user, a change of this bias can compensate for the number that is added to all scores of the
+        user. If ``trained_on`` is "ranking", the audit also compares the items with centred items,
+        from which the mean of the items has been subtracted. If ``trained_on`` is "ranking", the
+        audit also centres the items before it computes the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
-        Pass "both" if the loss had weight decay on users and on items, with equal or unequal
-        weights of the rows. Pass "not both" if the loss had no weight decay, or if it had weight
+        Pass "both" if the loss had weight decay on users and on items; the weights of the rows may
+        be equal or unequal. Pass "not both" if the loss had no weight decay, or if it had weight
         decay only on users or only on items. If the loss had weight decay on both users and items,
         and if training has converged, the weight decay has determined the scale of each dimension,
-        as in Eq. 2 of the paper. If weight decay has determined the scale, a rescaling D would
-        increase the loss. After converged training with weight decay on users and items, the Gram
-        matrices of users and items are equal. If ``users`` are passed, the audit checks whether the
-        Gram matrices are equal. If the Gram matrices of users and items differ, the report says so
-        and assumes that D is arbitrary.
+        as in Eq. 2 of the paper. If weight decay has determined the scale, a rescaling D increases
+        the loss. After converged training with weight decay on users and items, the Gram matrices
+        of users and items are equal. If ``users`` are passed, the audit checks whether the Gram
+        matrices are equal. If the Gram matrices of users and items differ, the report says so and
+        assumes that D is arbitrary.
 
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
@@ -432,11 +433,11 @@ def _study_sensitivity(
     lists: Integers,
     generator: np.random.Generator,
 ) -> dict[str, Any]:
-    """Return the fields of Audit about the sensitivity index.
+    """Return the fields of Audit that describe the sensitivity index.
 
-    The sensitivity index is computed from the edges of ``index_sample``. The index is also computed
-    in several random bases, to return its mean over these bases. For the random bases, the function
-    uses the edges of ``certificate_sample``, which is smaller than ``index_sample``.
+    The sensitivity index is computed from the edges of ``index_sample``. The function also computes
+    the index in several random bases, and returns the mean of these results. For the random bases,
+    the function uses the edges of ``certificate_sample``, which is smaller than ``index_sample``.
     """
     sensitivity, shares = sensitivity_index(index_sample, lists[index_sample.rows])
     random_basis_indices = [

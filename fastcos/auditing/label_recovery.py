@@ -33,9 +33,9 @@ def label_recovery_range(
 
     The pairwise AUC is the probability that two items with the same label have a larger cosine than
     two items with different labels. The result comes from a search and is not a bound: the true
-    range of the AUC is at least as wide. The search evaluates rescalings on a random sample, which
-    contains half of the items but at most 300. The AUCs in the result are computed on the items
-    outside the sample.
+    range of the AUC is at least as wide. The search evaluates rescalings on a random sample of the
+    items. The sample contains half of the items, or 300 items if half of the items would be more.
+    The AUCs in the result are computed on the items outside the sample.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ def label_recovery_range(
     Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2. All steps
     stay within the bounds that ``condition`` allows. The gradient of the AUC is a weighted sum of
     the gradients of the cosines of all pairs. Let f be the density of the cosines of pairs with the
-    same label, and let g be the density of the cosines of pairs with different labels. A pair with
-    the cosine c has the weight g(c) / n if the two labels are equal, and -f(c) / N if they differ,
-    where n is the number of pairs with the same label, and N is the number of pairs with different
-    labels. A step takes O(m² d) time for m sampled items with d dimensions.
+    same label, and let g be the density of the cosines of pairs with different labels. Let n be the
+    number of pairs with the same label, and let N be the number of pairs with different labels. A
+    pair with the cosine c has the weight g(c) / n if its two labels are equal, and the weight -f(c)
+    / N if its two labels differ. A step takes O(m² d) time for m sampled items with d dimensions.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _ascend(
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
-            # If c is the cosine of the unit rows u and v, the derivative of c with respect to ln
+            # Let c be the cosine of the unit rows u and v. The derivative of c with respect to ln
             # w_l is u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of these
             # derivatives over all pairs, weighted by the entries of A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))

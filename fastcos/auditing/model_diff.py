@@ -3,10 +3,10 @@
 If a model is trained again, it may make the same predictions with embeddings that are expressed in
 different coordinates. The cosines and the neighbours of the items may differ although the
 predictions of the model have not changed. ``diff_models`` therefore maps the old items to the
-coordinates of the new items: once by the best rescaling, and once by the best linear map. After
-each of the two mappings, the function compares the neighbours of the mapped old items with the
-neighbours of the new items. If neighbours still differ after the mapping, the difference is a real
-change of the model.
+coordinates of the new items: once by the best rescaling, and once by the best linear map. After the
+rescaling, and again after the linear map, the function compares the neighbours of the mapped old
+items with the neighbours of the new items. If neighbours still differ after the mapping, the
+difference is a real change of the model.
 """
 
 from dataclasses import dataclass
@@ -50,9 +50,10 @@ class ModelDiff(Record):
         Share of the k nearest neighbours in the new version that are also among the k nearest in
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
-        The overlap after a rescaling of the old items: each old column is multiplied by the factor
-        that minimises the distance to the same column of the new items. ``overlap_after_rescaling``
-        is None if the two versions have different numbers of columns.
+        The overlap after a rescaling of the old items. The rescaling multiplies each column of the
+        old items by a factor, so that the column is as near as possible to the same column of the
+        new items. ``overlap_after_rescaling`` is None if the two versions have different numbers of
+        columns.
     overlap_after_linear_map : float
         The overlap after the old items have been mapped to the new items by the best linear map.
         ``overlap_after_linear_map`` is 1 if the new items are a linear image of the old items. The
@@ -65,22 +66,22 @@ class ModelDiff(Record):
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, which are means over items.
     explained_new : float
-        How well the best linear map of the old items reproduces the new items: the share of the new
-        items' squared norm that the map explains.
+        Share of the new items' squared norm that the best linear map of the old items explains. The
+        share is 1 if the map reproduces the new items exactly.
     explained_old : float
-        How well the best linear map of the new items reproduces the old items: the share of the old
-        items' squared norm that the map explains. If ``explained_old`` is lower than
-        ``explained_new``, the new version contains less information than the old version.
+        Share of the old items' squared norm that the best linear map of the new items explains. If
+        ``explained_old`` is lower than ``explained_new``, the new version contains less information
+        than the old version.
     condition : float
-        Condition number of the linear map on the directions that the old items span. The linear map
-        changes Fisher's z of a cosine by at most ln(``condition``).
+        Condition number of the linear map, restricted to the subspace that the old items span. The
+        linear map changes Fisher's z of a cosine by at most ln(``condition``).
     query_metric_overlap : float or None
         Overlap of the neighbours if each version compares its items by its own query metric; None
         unless the users of both versions are passed. A change of basis does not change the query
         metric of a version.
     prediction_change : float or None
-        Relative change of the predictions in Frobenius norm; None unless users of both versions are
-        passed and the two versions have the same number of users.
+        Relative change of the predictions in Frobenius norm. ``prediction_change`` is None if the
+        users of a version were not passed, or if the two versions have different numbers of users.
     most_changed : ndarray (m,), int64
         Row numbers of the listed items whose neighbours in the two versions differ most after the
         linear map. The items are in descending order of the difference. Items with equal lists in
@@ -168,10 +169,11 @@ def diff_models(
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
         User or query embeddings of the two versions. If ``users`` and ``old_users`` are passed, the
-        function also compares, for each item, two lists of neighbours: one under the query metric
-        of the new version, and one under the query metric of the old version. If both versions have
-        the same number of users, row i of ``users`` and row i of ``old_users`` must be the same
-        user, and the function also compares the predictions.
+        function also compares two further lists of neighbours per item. The query metric of the new
+        version determines one list, and the query metric of the old version determines the other
+        list. If both versions have the same number of users, the function also compares the
+        predictions. In this case, row i of ``users`` and row i of ``old_users`` must be the same
+        user.
     k : int
         Number of neighbours per item.
     n_threads : int, optional

@@ -149,7 +149,8 @@ def nearest_items(
     neighbors = index.search(queries, length + 1, **options)
     is_removed = neighbors.indices == sample.rows[:, np.newaxis]
     # Each item is removed from its own list. If an item has many duplicates, its list may contain
-    # only duplicates, and not the item itself. In this case, the last duplicate is removed instead.
+    # only duplicates, and not the item itself. In this case, the last duplicate in the list is
+    # removed instead of the item.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(

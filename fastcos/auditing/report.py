@@ -70,8 +70,8 @@ class Audit(Record):
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
-        Number of sampled items for which the neighbours in the audited embeddings were compared
-        with the neighbours in other parametrisations.
+        Number of sampled items whose neighbour lists were compared: the list in the audited
+        embeddings with the lists in other parametrisations.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument ``trained_on`` of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
@@ -82,15 +82,16 @@ class Audit(Record):
         Name of the entry of ``parametrizations`` that has nearly the same cosines as the audited
         factors. The attribute is None if there is no such entry, or if there is only one dimension.
     epochs_to_forget : float or None
-        Predicted number of further epochs of stochastic gradient descent until the distance of the
-        factors from convergence has fallen to 1/e of its current value. ``epochs_to_forget`` is
-        None unless ``gradient_noise`` was passed to the audit. The distance is the logarithm of the
-        condition number of the map from the audited factors to the converged factors.
+        Predicted number of further epochs of stochastic gradient descent. After this number of
+        epochs, the distance between the factors and the converged factors will be 1/e of the
+        current distance. ``epochs_to_forget`` is None unless ``gradient_noise`` was passed to the
+        audit. The distance is the logarithm of the condition number of the map from the audited
+        factors to the converged factors.
     sensitivity : float
-        Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
-        of a sampled item and one of its neighbours. To first order, a rescaling with the condition
-        number κ changes Fisher's z = artanh(cosine) of a pair by at most ln κ times the
-        ``tv_index`` of the pair.
+        Sensitivity index, from 0 to 1. Each sampled item forms a pair with each of its neighbours,
+        and the index is the mean of :func:`fastcos.auditing.tv_index` over these pairs. Let z =
+        artanh(cosine) be Fisher's z of a pair. To first order, a rescaling with the condition
+        number κ changes z by at most ln κ times the ``tv_index`` of the pair.
     random_basis_sensitivity : float
         Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
         ``sensitivity``.
@@ -98,16 +99,17 @@ class Audit(Record):
         Contribution of each latent dimension to the sensitivity index, as a share; the shares sum
         to 1.
     robustness : tuple of RobustnessPoint
-        Bounds on the share of neighbours that stay among the k nearest under rescalings and under
-        linear maps: one point per condition number, in ascending order.
+        One point per condition number, in ascending order. Each point contains bounds on the share
+        of neighbours that stay among the k nearest under rescalings and under linear maps.
     given : VariantScores
         Statistics of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
-        Each entry compares the audited embeddings with the items in another parametrisation of the
-        model. All parametrisations of a model make the same predictions. If ``trained_on`` is
-        "ranking", the last entry of ``parametrizations`` is "centered". The entry "centered"
-        compares the audited items with the centred items, which result from subtracting the mean of
-        all items. Subtracting the mean of all items does not change a ranking loss.
+        Each entry belongs to one other parametrisation of the model, and compares the items in this
+        parametrisation with the audited embeddings. All parametrisations of a model make the same
+        predictions. If ``trained_on`` is "ranking", the last entry of ``parametrizations`` is
+        "centered". The entry "centered" compares the audited items with the centred items, which
+        result from subtracting the mean of all items. Subtracting the mean of all items does not
+        change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.
@@ -228,12 +230,12 @@ class Audit(Record):
 
     @property
     def is_balanced(self) -> bool:
-        """Whether the Gram matrices of users and items are equal, with or without row weights."""
+        """Whether the Gram matrices of users and items, weighted or unweighted, are equal."""
         return any(form.is_given for form in self.parametrizations if form.name in _BALANCED_FORMS)
 
     @property
     def _has_form(self) -> bool:
-        """Whether the audited factors equal one of the entries of ``parametrizations``."""
+        """Whether an entry of ``parametrizations`` has nearly the audited cosines."""
         return any(form.is_given for form in self.parametrizations)
 
     @property
@@ -365,7 +367,7 @@ class Audit(Record):
         )
 
     def _difference(self) -> str:
-        """Return sentences about how much the Gram matrices of users and items differ."""
+        """Return sentences about how far the Gram matrix of the users is from that of the items."""
         if self.condition_to_balance == float("inf"):
             return (
                 "The audited users and items do not have the same rank, so no linear map makes "
@@ -707,7 +709,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return text about a variant: its name, which ends the caller's sentence, and its numbers."""
+    """Return a variant's name, to end the caller's sentence, and sentences with its numbers."""
     distance = (
         ""
         if variant.condition is None

@@ -27,11 +27,11 @@ def robustness_curve(
 ) -> tuple[RobustnessPoint, ...]:
     """Return the points of the robustness curve, in ascending order of the condition number.
 
-    The condition numbers of the points are the numbers in CONDITIONS, and ``condition``. ``sample``
-    contains all items, and the row numbers of the sampled items. Under rescalings, only the edges
-    of the sampled items are certified and attacked. For each edge of each item, ``linear`` (p, k)
-    contains the certified radius under linear maps. ``generator`` draws the samples and the
-    starting points of the map search, and also the random rescalings.
+    There is one point for ``condition``, and one point for each other number in CONDITIONS.
+    ``sample`` contains all items, and the row numbers of the sampled items. Under rescalings, only
+    the edges of the sampled items are certified and attacked. For each edge of each item,
+    ``linear`` (p, k) contains the certified radius under linear maps. ``generator`` draws the
+    samples and the starting points of the map search, and also the random rescalings.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a
@@ -60,8 +60,9 @@ def robustness_curve(
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
         # number. The largest share of neighbours that a map can replace therefore never falls as
-        # the condition number rises. Every rescaling is a linear map. At each condition number,
-        # linear maps can therefore replace at least as large a share as rescalings.
+        # the condition number rises. Every rescaling is a linear map. At each condition number, the
+        # share of neighbours that a linear map can replace is therefore at least as large as the
+        # share that a rescaling can replace.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

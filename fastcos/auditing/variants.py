@@ -1,11 +1,11 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
 The same predictions can result from many pairs of user and item factors, which are related by
-invertible maps of the latent space. A loss that depends only on dot products does not choose among
-these pairs of factors. The training algorithm and the software choose the pair. For example, a
-truncated SVD returns one pair, LSA returns a second one, and training with weight decay on users
-and items returns a third one. An invariant baseline is a similarity that no invertible map of the
-latent space changes.
+invertible maps of the latent space. If the loss depends only on dot products, all these pairs of
+factors have the same loss. The training algorithm and the software therefore determine which pair
+is the result. For example, a truncated SVD returns one pair, LSA returns a second one, and training
+with weight decay on users and items returns a third one. An invariant baseline is a similarity that
+no invertible map of the latent space changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,9 +34,9 @@ from fastcos.validation import Floats, Integers
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # row numbers, and the label code of each row
 
-# If U s V' is the singular value decomposition of the predictions, the item embeddings of a
-# parametrisation are V (s²)^power. For each parametrisation, _FORMS contains the exponent (power)
-# and a description of the embeddings.
+# Let U s V' be the singular value decomposition of the predictions. The item embeddings are V
+# (s²)^power, and each parametrisation has its own exponent (power). For each parametrisation,
+# _FORMS contains the exponent and a description of the embeddings.
 _FORMS = {
     BALANCED: (
         0.25,
@@ -87,7 +87,7 @@ class Variant(BaseMeasure):
         self.meaning, self.condition, self.transform = meaning, condition, transform
 
     def encode_items(self, B: validation.Rows) -> validation.Rows:
-        """Return the rows of the variant for the given rows of the items."""
+        """Convert rows of the items to the corresponding rows of the variant."""
         return B if self.transform is None else self.transform(B)
 
 
@@ -106,9 +106,9 @@ def parametrizations(
 
     - ``items``, ``users`` (d, d): The second moments of the items and of the users.
     - ``weighted``: A dict whose keys are the names of weighted forms. Each value is a pair: the
-      weighted second moments of the items, and those of the users. In a weighted form, items and
-      users have equal weighted second moments. Lemma B of docs/explanation/theorems.md shows this
-      for ALS-WR, and Theorem 9 for gradient noise.
+      weighted second moments of the items, and the weighted second moments of the users. A weighted
+      form is a parametrisation in which these two matrices are equal. Lemma B of
+      docs/explanation/theorems.md shows this for ALS-WR, and Theorem 9 for gradient noise.
     """
     values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
@@ -131,8 +131,8 @@ def parametrizations(
 def centered_form(mean: Floats) -> Variant:
     """Return the variant that subtracts the mean of the items from each item.
 
-    If the loss depends only on differences between items, subtracting their mean does not change
-    the loss (Theorem 10 of docs/explanation/theorems.md).
+    If the loss depends only on differences between items, it does not change when the mean of the
+    items is subtracted from each item (Theorem 10 of docs/explanation/theorems.md).
     """
     meaning = (
         "the mean of the items is subtracted from each item. Training with a ranking loss leads to "
@@ -172,10 +172,10 @@ def invariant_baselines(
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the parametrisation that the audited items already have, or None.
 
-    If the items match several parametrisations, the function returns the nearest one. To find the
-    nearest one, the function compares the maps from the audited items to these parametrisations,
-    and chooses the map with the lowest condition number. The condition number of a map bounds the
-    change of every cosine (Theorem 3 of docs/explanation/theorems.md).
+    If the items match several parametrisations, the function returns the nearest of them. The
+    nearest parametrisation is the one to which a map with the lowest condition number leads from
+    the audited items. The condition number of a map bounds the change of every cosine (Theorem 3 of
+    docs/explanation/theorems.md).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None
@@ -218,7 +218,7 @@ def score_variant(
 
 
 def singular_values(second: Floats) -> Floats:
-    """Return the singular values of a matrix from its second moments, up to a common factor.
+    """Compute the singular values of a matrix, up to a common factor, from its second moments.
 
     The singular values are in descending order.
     """

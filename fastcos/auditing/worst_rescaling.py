@@ -1,4 +1,4 @@
-"""A search for the map that replaces the most neighbours, among maps up to some condition number.
+"""A search for the map that replaces the most neighbours, with a limited condition number.
 
 Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so each
 edge may be removed by a different rescaling D. The search of this module looks for a single map of
@@ -24,8 +24,8 @@ from fastcos.validation import Floats, Integers
 FAMILIES = ("rescaling", "linear")
 # If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
 # counted for all items. If there are more than _ALL_ROWS items, the search uses a sample of
-# _SEARCHED_ROWS items. Replaced neighbours are then counted for other items, at most _ALL_ROWS of
-# them.
+# _SEARCHED_ROWS items. In this case, replaced neighbours are counted for at most _ALL_ROWS items
+# that are not in the sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the limit would be
 # exceeded, the search samples fewer items, but at least _MIN_ROWS.
@@ -41,19 +41,20 @@ N_STARTS, _MAX_STARTS = 16, 1000
 # points higher with 4 starting points than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # In one search, the number of trial flips of weights is _FLIPS_PER_DIMENSION times the number of
-# dimensions. A search on a sample tries only half as many flips. With more flips, the search would
+# dimensions. A search on a sample tries only half of this number. With more flips, the search would
 # find a map that replaces more neighbours of the sampled items, but this map would not replace more
-# neighbours of other items. A search for a linear map always tries only half as many flips. For
-# 1,000 items with 50 dimensions, a search uses all items. Twice the number of flips would then
-# increase the share of replaced neighbours by only 0.3 percentage points.
+# neighbours of other items. A search for a linear map always tries half of _FLIPS_PER_DIMENSION
+# flips per dimension, even if the search uses all items. For 1,000 items with 50 dimensions, a
+# search uses all items. If such a search tried twice as many flips, the share of replaced
+# neighbours would increase by only 0.3 percentage points.
 _FLIPS_PER_DIMENSION = 12
 # If no flip of a single weight replaces more neighbours, the search flips this number of weights
 # together, and continues.
 _FLIPPED_TOGETHER = 3
-# A competing item may replace a neighbour of a sampled item: after a map, the competing item is
-# nearer to the sampled item than the neighbour is. Let z be the artanh of the cosine between an
-# item and the sampled item. The gap between a competing item and a neighbour is the z of the
-# neighbour minus the z of the competing item. Let κ be the condition number. If the gap exceeds
+# A map replaces a neighbour of a sampled item by a competing item if, after the map, the competing
+# item is nearer to the sampled item than the neighbour is. Let z be the artanh of the cosine
+# between an item and the sampled item. The gap between a competing item and a neighbour is the z of
+# the neighbour minus the z of the competing item. Let κ be the condition number. If the gap exceeds
 # _PROVEN_GAP * log(κ), the competing item cannot replace the neighbour under any map (Theorem 6).
 # To save time, the search leaves out all competing items whose gap exceeds _SEARCH_GAP * log(κ).
 # With a _SEARCH_GAP of 0.6, the search in a small model would miss some of the edges that a map can
@@ -72,7 +73,8 @@ _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # number. Such a search tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. With 1, 2
 # or 4 flips per dimension, the shares of replaced neighbours differ by at most 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
-# Number of random rescalings whose mean effect a robustness curve shows for comparison.
+# Number of random rescalings. For comparison, a robustness curve shows the mean effect of these
+# rescalings.
 _RANDOM_MAPS = 5
 
 
@@ -86,14 +88,15 @@ class WorstRescaling(NamedTuple):
         Upper limit on the condition number of the map.
     replaced : float
         Share of the k nearest neighbours that are no longer among the k nearest items after the
-        items have been mapped. ``replaced`` is a lower bound on the share that the true worst map
-        replaces, because the search may miss the true worst map.
+        items have been mapped. The search may miss the true worst map, so ``replaced`` is a lower
+        bound on the share that the true worst map replaces.
     error : float
-        Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
+        Standard error of ``replaced`` that is due to the sample of items; 0 if the neighbours of
+        all items were counted.
     n_items : int
         Number of items whose neighbours were counted. If there are more than 1,000 items, only the
-        neighbours of a sample are counted. The search does not use this sample, with one exception:
-        after a search for linear maps, the sample decides which of four maps is the best.
+        neighbours of a sample are counted. The search for a rescaling does not use this sample. The
+        search for a linear map uses this sample only at the end, to choose the best of four maps.
     map : ndarray (d,) or (d, d), float64
         The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped
         items are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items
@@ -117,7 +120,7 @@ def worst_rescaling(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> WorstRescaling:
-    """Search for the map that replaces the most neighbours, among all maps up to ``condition``.
+    """Search for the map of limited condition number that replaces the most neighbours.
 
     :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
     is not certified may be removed by some map, but different neighbours may require different
@@ -146,17 +149,18 @@ def worst_rescaling(
     -----
     The algorithm is an iterated local search for the weights w = D^-2 of the dimensions. Each
     weight has either its smallest or its largest allowed value. The search flips one weight at a
-    time to its other value, and undoes the flip if fewer neighbours are removed than before the
-    flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
-    three random weights, and continues. The first starting points are computed from the gradient of
-    a smoothed count of removed neighbours; the remaining starting points are random. To find a
-    linear map, each step of the search computes a gradient with respect to the metric GG', where G
-    is the map that the previous step found. The step then uses the eigenvectors of this gradient as
-    its basis.
+    time to its other value. If a flip reduces the number of removed neighbours, the search undoes
+    the flip. If no single flip removes more neighbours, the search returns to the best D so far,
+    flips three random weights, and continues. The first starting points are computed from the
+    gradient of a smoothed count of removed neighbours; the remaining starting points are random. To
+    find a linear map, each step of the search starts from the map G that the previous step found,
+    and computes a gradient with respect to the metric GG'. The step then uses the eigenvectors of
+    this gradient as its basis.
 
-    If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
-    for all items. If there are more than 1,000 items, the search uses a sample of at most 500
-    items, and replaced neighbours are counted for up to 1,000 items outside this sample.
+    If there are at most 1,000 items, the search uses all items, and the neighbours that the map
+    replaces are counted for all items. If there are more than 1,000 items, the search uses a sample
+    of at most 500 items, and the neighbours that the map replaces are counted for up to 1,000 items
+    outside this sample.
 
     Examples
     --------
@@ -279,7 +283,7 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run a local search per condition; return the final weights and counts of removed edges.
+        """Run a local search per condition; return its final weights and its number of lost edges.
 
         Each of the s searches starts with the largest weight in the dimensions where ``is_high``
         (s, d) is true, and with the smallest weight in the other dimensions. The result contains
@@ -300,8 +304,9 @@ class MapSearch:
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
             kernels.EdgeLists(
                 validation.read_only(edges.rows[has_competitor]),
-                # The search reads mostly the row numbers of neighbours, so storing them as int32
-                # instead of int64 halves its memory traffic.
+                # Most of the data that the search reads are row numbers of neighbours. Storing the
+                # row numbers as int32 instead of int64 therefore halves the memory traffic of the
+                # search.
                 validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
                 validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])), self._k,
             ),
@@ -316,12 +321,12 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Differentiate a smoothed count of the lost edges with respect to the metric (d, d).
+        """Return the gradient of a smoothed count of lost edges; the metric (d, d) is the variable.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth step function of the difference between its score and the
-        threshold. Maps with the condition number ``condition`` can change a score by at most a
-        certain amount; the width of the step is ``width`` times this amount.
+        threshold. A map with the condition number ``condition`` can change a score by at most a
+        certain amount. This amount, multiplied by ``width``, is the width of the smooth step.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -377,12 +382,12 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return how many items at the start of each list may be among the k nearest under a map.
+        """Return how many leading items of each list a map might move among the k nearest.
 
         Let z be the artanh of the cosine between a listed item and the sampled item. The function
         counts the items whose z is at least z_k - ``gap`` ln(condition), where z_k is the z of the
-        k-th neighbour. If ``gap`` is _PROVEN_GAP, all k neighbours stay nearer than every item that
-        is not counted, under every map with the condition number ``condition``.
+        k-th neighbour. If ``gap`` is _PROVEN_GAP, the k neighbours stay nearer than the items that
+        are not counted. This is proven for every map with the condition number ``condition``.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
             old_users=old_model.users, k=args.k, random_state=args.seed,
         )  # fmt: skip
         # diff_models returns positions in the list of items that both versions contain. The report
-        # needs row numbers of the new version instead.
+        # needs row numbers of the new version, so the positions are converted.
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=args.seed
@@ -262,8 +262,9 @@ def _write_explorer(
 def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
     """Read the factors of the old version, if there is one.
 
-    Return the old factors and two arrays of row numbers. The first array contains the rows of the
-    common items in the new version, and the second array contains their rows in the old version.
+    Return the old factors and two arrays of row numbers of the items that both versions contain.
+    The first array contains the rows of these items in the new version, and the second array
+    contains their rows in the old version.
     """
     if args.against is None:
         validation.check_none("--old-users", args.old_users, "without --against")

@@ -296,7 +296,7 @@ def _next_commands(
 
 
 def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
-    """Return the measure of the best candidate and its parameters, in the syntax of --measures."""
+    """Return the best candidate's measure, with its parameters, in the syntax of --measures."""
     if isinstance(best.source, str):
         return best.measure
     pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)
@@ -418,7 +418,7 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
     """Return n popular items with different labels.
 
     The function takes the most popular item of each label, and returns the n most popular of these
-    items. Without labels, it returns the n most popular of all items. If the comparison used a
+    items. Without labels, the function returns the n most popular items. If the comparison used a
     sample of the items, only items in the sample are returned.
     """
     order = np.argsort(-comparison.popularity, kind="stable")
@@ -435,8 +435,8 @@ def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
     """Return the rows of at most four models: the worst D, D = I, the best D, and Eq. 2.
 
     The worst D has the lowest AUC, and the best D has the highest AUC. Without labels, there is no
-    AUC. In this case, D = S^1/2 of the paper replaces the worst D, and D = Σ^-1/2 of the paper
-    replaces the best D.
+    AUC. In this case, the function uses two D of the paper: D = S^1/2 instead of the worst D, and D
+    = Σ^-1/2 instead of the best D.
     """
     from fastcos.comparison import EQ2
 

@@ -103,8 +103,8 @@ def run(args: argparse.Namespace) -> int:
 def _calibrated(items: Any, measure: Any, args: argparse.Namespace) -> "Calibration":
     """Calibrate the scores of the items.
 
-    If no threshold reaches the false-positive rate, because too many pairs are copies of each
-    other, calibrate again without the copies.
+    If too many items are copies of each other, no threshold has a false-positive rate as low as
+    ``args.fpr``. In this case, calibrate again without the copies.
     """
     from fastcos.auditing import calibrate
 

@@ -31,8 +31,8 @@ _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or 
 # If a table has at most this many columns, messages list the names of all its columns.
 _MAX_NAMES = 5
 # A warning is printed if the _FEW_CELLS largest cells of a table contribute more than _LARGE_SHARE
-# of the sum of squares of all cells. In a table of fewer than 1,000 cells, fewer cells are
-# considered: the largest 1 % of the cells.
+# of the sum of squares of all cells. In a table of fewer than 1,000 cells, only the largest 1 % of
+# the cells are considered, but at least one cell.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 RESCALING_SYMBOLS = (
     "Σ holds the singular values of the interactions, S = Σ² / (Σ² + λ), and λ is the strength of "
@@ -94,11 +94,12 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """While the `with` block reads a table, let errors mention `flag`, the flag of this table.
+    """While the `with` block reads a table, make its errors mention `flag`, the flag of this table.
 
-    Some tables, such as the table of --names, have no flags that choose their columns. If a column
-    of such a table is faulty, the error must therefore mention the flag of the table itself.
-    `name_option` is the flag that chooses the column of names; it is None if there is no such flag.
+    For some tables, such as the table of --names, there are no flags with which the user could
+    choose the columns. An error about a column of such a table must therefore mention the flag with
+    which the user passed the table. `name_option` is the flag that chooses the column of names; it
+    is None if there is no such flag.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:
@@ -153,9 +154,9 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read vectors and ids from the columns given by --vector-column and --id-column.
 
-    If `shared` is true, the same two options are used for several files, and the user may mean them
-    only for the file of items. They are therefore ignored if `path` is a .npy file, which has no
-    columns.
+    If `shared` is true, the two options apply to several files, although the user may want to apply
+    them only to the file of items. The two options are therefore ignored if `path` is a .npy file,
+    which has no columns.
     """
     from fastcos.io import read_vectors
 
@@ -271,7 +272,7 @@ def check_labels(args: argparse.Namespace) -> None:
 
 
 def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
-    """Read the column of --label-column; None if the option is not given.
+    """Read the column that --label-column names; return None without this option.
 
     The caller must first have passed the same arguments to check_labels.
     """
@@ -292,8 +293,9 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
         )
     except ValueError as error:
         # Errors about the arguments `item` and `member` must mention --label-item and
-        # --label-member. Without the replacement below, `main` would mention --item and --member
-        # instead. These two options belong to the interactions, and not to the labels.
+        # --label-member, so the code below replaces the names of the arguments. Without this
+        # replacement, `main` would mention the options --item and --member, which belong to the
+        # interactions and not to the labels.
         message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
         error.args = (message,)
         raise
@@ -410,7 +412,7 @@ def model_arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def as_measure(flag: str, text: str) -> "str | Measure":
-    """Parse NAME or NAME:PARAMETER=VALUE:...; return the name, or the measure with parameters."""
+    """Return NAME unchanged, but convert NAME:PARAMETER=VALUE:... to a measure object."""
     from fastcos.similarity.base import REGISTRY, check_known, get_measure
 
     # Names such as rescaled_cosine:data also contain a colon, but no equals sign follows it.

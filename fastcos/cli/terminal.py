@@ -123,7 +123,7 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
         def progress(done: int, total: int) -> None:
             nonlocal last_done, last_print
-            if done < last_done:  # The caller has begun to count from 0 again.
+            if done < last_done:  # The caller has started a new count from 0.
                 bar.reset(task.id)
             count = f"{done:,} of {total:,}"
             bar.update(task.id, completed=done / max(1, total), count=count)

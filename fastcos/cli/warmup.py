@@ -22,7 +22,14 @@ from fastcos.cli import options
 from fastcos.cli.terminal import print_json, progress_bar, say
 from fastcos.kernels import code_cache, cpu, native
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.linalg import gram_matmul, matmul, randomized_svd, rmatmul, svd_residuals
+from fastcos.linalg import (
+    gram_matmul,
+    matmul,
+    operators,
+    randomized_svd,
+    rmatmul,
+    svd_residuals,
+)
 from fastcos.parallel import readiness
 from fastcos.search import SimilarityIndex, neighbors_above, rescore, similarity_blocks, top_k
 from fastcos.search.compile_searches import compile_searches
@@ -192,8 +199,7 @@ def _recommend() -> None:
 def _search() -> None:
     """Search dense rows in every way.
 
-    It is enough to search rows of a few number types, because the same kernels search rows of every
-    number type.
+    A few number types are enough, because the same kernels search the rows of all number types.
     """
     one_item = sp.csr_array(([1.0], ([0], [0])), shape=(1, 300))
     items, queries = _vectors("float32"), _vectors("float64", 100) / 3
@@ -245,7 +251,7 @@ def _measures(dtype: str) -> None:
     if dtype == "float32":
         top_k(large[:64], large, 5, measure="recos")
         for name in list_measures():
-            # A measure that needs other data besides the rows raises an error.
+            # A measure that needs more data than the rows raises an error.
             with contextlib.suppress(TypeError, ValueError):
                 top_k(_vectors(dtype), k=5, measure=name)
 
@@ -295,15 +301,21 @@ def _products(dtype: str) -> None:
     svd_residuals(X, randomized_svd(X, 5))
     tall = sp.csr_array(_vectors(dtype, 500) @ _vectors(dtype, 500).T)
     randomized_svd(tall, 2), randomized_svd(tall, 2, tol=1e-9)
-    # Multiply by a dense factor that is larger than the cache of the processor.
-    n, p, per_row = 2**11, 2**13, 2**9
+    # Two threads sum one group of columns each, and then join the groups. On a machine with one
+    # core, these columns would form a single group without the argument n_threads.
+    rmatmul(X[:80], np.tile(users[:80], 2), n_threads=2)
+    # Multiply by a dense factor that is larger than the cache of the processor, and by the same
+    # factor in one piece. The caches of processors differ, so a small cache is pretended.
+    n, p, per_row = 2**9, 2**9, 2**7
     columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
     indptr = np.arange(0, n * per_row + 1, per_row)
     for value in (1, 2):
         data = np.full(n * per_row, value, dtype)
         X = sp.csr_array((data, columns.ravel(), indptr), shape=(n, p))
         factor = np.ones((p, 70), dtype)
-        matmul(X, factor), gram_matmul(X, factor)
+        matmul(X, factor)
+        with operators.cache_replaced(2**16):
+            matmul(X, factor), gram_matmul(X, factor)
 
 
 # Each job runs in a process of its own. If a job compiles kernels that other jobs also need, it

@@ -31,7 +31,7 @@ Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
 class Outcome(NamedTuple):
-    """The result of a test of whether the best candidate scores higher than a trivial answer.
+    """The result of one test: whether the best candidate scores higher than a trivial answer.
 
     - `score`: the name of the score.
     - `value`, `chance`: the score of the best candidate, and the score of the trivial answer.
@@ -65,8 +65,8 @@ class Evaluation:
     - `failure`: the words with which the conclusion begins if no test is significant.
     - `chance`: a function that estimates the score of a trivial answer. No candidate is
       recommended unless the best candidate scores significantly higher than the trivial answer. If
-      the task itself has tested the candidates, `chance` is None, and `outcomes` contains the test
-      results.
+      the task has already performed its own tests of the candidates, `chance` is None, and
+      `outcomes` contains the results of these tests.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the table row that contains the trivial answer, or "" if the table has
       no such row.
@@ -96,9 +96,10 @@ class Evaluation:
 
 
 def mean_estimate(values: Floats, stands_for: Floats | None = None) -> Estimate:
-    """Return a function that estimates the mean of `values` (candidates, units) over the units.
+    """Return a function that estimates the mean of each row of `values` (candidates, units).
 
-    Entry i of `stands_for` (n,) is the number of units in the population that unit i represents.
+    Unit i may represent several units of the population; entry i of `stands_for` (n,) is their
+    number.
     """
     size = np.ones(values.shape[1]) if stands_for is None else stands_for
     return lambda weights, numbers: (
@@ -115,8 +116,8 @@ def rank(
     """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
     The conclusion uses cross-fitting: each half of the units chooses the best candidate, and the
-    other half measures the lead of this candidate. Without cross-fitting, the same units would
-    choose the best of many candidates and also measure its lead, so the lead would be too large.
+    other half measures the lead of this candidate. If the units that choose the best of many
+    candidates also measured its lead, the measured lead would be too large.
     """
     n = evaluation.n_units
     all_units = np.ones((1, n))
@@ -215,11 +216,12 @@ def _best_of_items(
     rows: Sequence[LeaderboardRow],
     halves: "_CrossFitting",
 ) -> tuple[Candidate | None, str]:
-    """Return the best candidate that compares items with each other, and a sentence about it.
+    """Choose the best of those candidates that compare items with each other.
 
-    If all candidates compare items with each other, the function returns None and an empty
-    sentence. If no other candidate has a significant cross-fitted lead over the baseline, the
-    baseline is the best candidate.
+    The function returns the chosen candidate and a sentence about this candidate. If all candidates
+    compare items with each other, the function returns None and an empty sentence. If no other
+    candidate has a significant cross-fitted lead over the baseline, the baseline is the best
+    candidate.
     """
     numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
     if len(numbers) == len(candidates):
@@ -283,7 +285,7 @@ class _CrossFitting:
     def lead(
         self, estimate: Estimate, numbers: Sequence[int], reference: Estimate
     ) -> BootstrapInterval:
-        """Return the cross-fitted lead of the best candidate over a reference score.
+        """Measure the lead of the best candidate over a reference score by cross-fitting.
 
         The best candidate is chosen from the candidates whose indices are in `numbers`. The lead is
         the score of the best candidate minus the reference score, which the function `reference`

@@ -38,14 +38,15 @@ DEFAULT_MEASURES = frozenset((
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # The measures that compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# By default, these measures are not candidates. Each of them equals the plain cosine under one of
-# the rescalings, and would only repeat its scores.
+# By default, these measures are not candidates. Each of these measures equals the plain cosine
+# under one of the rescalings. The scores of these measures would only repeat the scores of this
+# cosine.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # _EQUAL maps a measure to another measure that ranks the items in the same order for every query.
 # For each query, the measures "angular" and "query_normalized" are increasing functions of the
 # cosine. The measure "ica_cosine" differs from "whitened_cosine" only by a rotation. The measure
-# "weight_cosine" compares rows [a_i, b_i]. A comparison passes the rows [b_i, b_i] to it, and for
-# such rows it equals the cosine.
+# "weight_cosine" compares rows [a_i, b_i]. A comparison passes rows [b_i, b_i] to "weight_cosine",
+# and for such rows, this measure equals the cosine.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
@@ -53,8 +54,8 @@ _EQUAL = {
     "ica_cosine": "whitened_cosine",
 }
 # The keys are measures for which a model is optional: without a model, they compare the unchanged
-# rows. The attribute ``needs`` of a measure names the data that the measure requires. A comparison
-# uses the values below instead of the attribute.
+# rows. The attribute ``needs`` of a measure names the data that the measure requires. For the
+# measures in _OPTIONAL_MODEL, a comparison ignores ``needs`` and uses the values of this dict.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # The attribute ``needs`` of a measure names the data that the measure requires. The code below
 # compares ``needs`` with these two values.
@@ -238,20 +239,21 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the list of candidates, with the cosine first, and the measures that are left out.
+    """Return the candidates, with the cosine first, and the measures that are not candidates.
 
-    If `measures` is a list, the measures in the list are compared, and the function raises an error
-    if the embeddings lack data that one of them requires. If `measures` is "default", the twelve
-    measures in ``DEFAULT_MEASURES`` are compared. If `measures` is None, all measures are compared
-    except the measures in ``_DUPLICATES``. If `measures` is None or "default", the function leaves
-    out every measure for which the embeddings lack required data. The second result is a dict: its
-    keys are the measures that are left out, and each value describes the data that the measure
-    requires.
+    If `measures` is a list, the measures in the list are compared. If the embeddings lack data that
+    a measure in the list requires, the function raises an error. If `measures` is "default", the
+    twelve measures in ``DEFAULT_MEASURES`` are compared. If `measures` is None, all measures are
+    compared except the measures in ``_DUPLICATES``. If `measures` is None or "default", the
+    function leaves out every measure for which the embeddings lack required data. The second result
+    is a dict: its keys are the measures that are left out, and each value describes the data that
+    the measure requires.
 
     If `with_users` is false, the function leaves out the measures that compare users, and raises an
     error if one of them is in the list. There is one exception: without a model, the vectors may be
     users, so the list may contain a measure that compares users with each other. Such a measure
-    must be an object that was created with the items as its argument ``other``.
+    must be an object, and the items must have been passed as its argument ``other`` when it was
+    created.
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:
@@ -320,7 +322,7 @@ def representative(candidate: Candidate) -> Candidate:
     """Return the candidate that is evaluated in place of `candidate`.
 
     Both candidates rank the items in the same order, so only one of them is evaluated. If no other
-    candidate ranks the items in this order, the result is `candidate` itself.
+    candidate ranks the items in the same order as `candidate`, the result is `candidate` itself.
     """
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
@@ -332,9 +334,9 @@ def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str])
     """Return each candidate under every rescaling that may change its scores.
 
     A measure whose scores do not depend on the rescaling is evaluated only under the first
-    rescaling. The solution of Eq. 2 is another model, and not a rescaled solution of Eq. 1. Every
-    measure that does not require a model of Eq. 1 is therefore also evaluated on the solution of
-    Eq. 2.
+    rescaling. The solution of Eq. 2 is another model, and not a rescaled solution of Eq. 1.
+    Measures are therefore evaluated on the solution of Eq. 2 as well, except the measures that
+    require a model of Eq. 1.
     """
     return [
         replace(candidate, rescaling=rescaling)

@@ -54,7 +54,7 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
     """Return the neighbours and the scores of the example items.
 
-    The function returns None unless the candidate compares items with each other.
+    If the candidate does not compare items with each other, the function returns None.
     """
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None

@@ -39,9 +39,9 @@ class LeaderboardRow(NamedTuple):
     score : BootstrapInterval
         The score by which the candidates are ranked, computed from all units.
     gain : BootstrapInterval
-        The score of the candidate minus the score of the baseline. The interval is computed
-        from the differences between the two scores on the same bootstrap samples. The gain of the
-        baseline itself is 0.
+        The score of the candidate minus the score of the baseline. To compute the interval, the
+        score of the baseline is subtracted from the score of the candidate on each bootstrap
+        sample. The gain of the baseline itself is 0.
     other_scores : dict of str to float
         Further scores, by name.
     """
@@ -68,7 +68,7 @@ class LeaderboardRow(NamedTuple):
 @as_table
 @dataclass(frozen=True)
 class Leaderboard(Record):
-    """The candidates of a comparison by descending score, and a recommendation.
+    """The candidates of a comparison, ranked by their scores, and a recommendation.
 
     Candidates with equal scores are in the order in which they were evaluated.
 
@@ -80,13 +80,13 @@ class Leaderboard(Record):
         Name of the score.
     rows : list of LeaderboardRow
         One row per candidate. If the task is to predict held-out interactions, an additional row
-        contains the scores that result from recommending the most popular items to all users. This
-        additional row is not a candidate.
+        contains the scores of a trivial answer, which recommends the most popular items to all
+        users. This additional row is not a candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
         Each key is the name of a tested score, and its value is the score that a trivial answer
-        attains. The trivial answer is a random one, or a recommendation of the most popular items.
+        attains. The trivial answer is either a random answer, or recommends the most popular items.
     n_units : int
         Number of items, users or pairs on which the table and the conclusion are based.
     unit : str
@@ -116,8 +116,8 @@ class Leaderboard(Record):
     example_items : ndarray (m,), int64, or None
         Row numbers of the example items.
     examples : dict of Candidate to Example
-        For each candidate that compares items with each other, the neighbours of the example items
-        and the scores between these items.
+        The neighbours of the example items, and the scores between the example items, for each
+        candidate that compares items with each other.
     """
 
     task: str

@@ -140,8 +140,9 @@ class ModelVariant(NamedTuple):
 def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
     """Return the variants of Eq. 1 under the chosen rescalings, followed by the variant of Eq. 2.
 
-    By default, all rescalings that have a name are chosen. If only one objective is compared, the
-    result contains no variants of the other objective.
+    By default, all rescalings that have a name are chosen. If only Eq. 1 is compared, the result
+    does not contain the variant of Eq. 2. If only Eq. 2 is compared, the result contains only this
+    variant.
     """
     by_name = {named.name: named.rescaling for named in rescalings()}
     choices = by_name if chosen is None else validation.as_list("rescalings", chosen)

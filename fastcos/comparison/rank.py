@@ -35,22 +35,23 @@ class RankChoice:
         For each rank, the mean NDCG@20 over users when a model of this rank predicts the held-out
         interactions.
     ndcg_error : ndarray (m,), float64
-        For each rank, the standard error over users of the difference between the NDCG of this rank
-        and the NDCG of the best rank.
+        For each rank, the standard error of a difference: the NDCG of this rank minus the NDCG of
+        the best rank. The standard error is computed over users.
     singular_values : ndarray (k,), float64
         Singular values of the interactions on which the models were trained, in descending order; k
         is the largest rank.
     noise_singular_values : ndarray (k,), float64
-        Singular values of the interactions after the users of each item have been replaced by
-        random users.
+        Singular values of randomised interactions, in which the users of each item have been
+        replaced by random users.
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the largest NDCG.
     by_gap : int
         The rank k ≥ 2 with the largest ratio of singular value k to singular value k + 1. The rank
         1 is excluded, because the first singular value mainly reflects popularity.
     by_parallel_analysis : int
-        Number of leading entries of ``singular_values`` that exceed the entries of
-        ``noise_singular_values`` at the same indices; at least 2.
+        Each entry of ``singular_values`` is compared with the entry of ``noise_singular_values`` at
+        the same index. ``by_parallel_analysis`` is the number of entries before the first one that
+        does not exceed the noise, but at least 2.
     """
 
     ranks: Integers
@@ -180,7 +181,7 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Count the values before the first one that does not exceed the noise; return at least 2.
+    """Return the number of leading values that exceed the noise, but at least 2.
 
     `noise` contains the values that noise alone would produce, in the same order as `values`.
     """
@@ -190,8 +191,8 @@ def count_above(values: Any, noise: Any) -> int:
 def largest_gap(values: Floats) -> int:
     """Return the number of values before the largest gap between consecutive values.
 
-    A gap is the ratio of a value to the next value. The gap between the first and the second value
-    is not considered.
+    A gap is the ratio of a value to the next value. The gap between the first and the second entry
+    of `values` is not considered.
     """
     ratios = values[1:-1] / np.maximum(values[2:], np.finfo(np.float64).tiny)
     return len(values) if not len(ratios) else int(ratios.argmax()) + 2

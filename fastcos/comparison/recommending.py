@@ -26,9 +26,10 @@ def recommend(
     - `users` (m,): ascending row numbers of the users who receive recommendations.
     - `X` (n, p): the interactions; the non-zeros of a row are the items that the user has seen.
 
-    If the measure compares items with each other, each item that a user has seen votes for its
-    nearest items. If the measure compares users, the nearest users vote for the items that they
-    have seen. A user never receives an item that the user has seen.
+    If the measure compares items with each other, the items that a user has seen vote for other
+    items: each seen item votes for its nearest items. If the measure compares users, the nearest
+    users vote for the items that they have seen. A user never receives an item that the user has
+    seen.
 
     The recommended items of each user are in descending order of their scores or votes, and the
     list is padded with -1. If the items are ranked by votes, all scores in the result are NaN.
@@ -77,6 +78,6 @@ def _items_of_users(X: sp.csr_array) -> Any:
 
 
 def _votes(lists: Integers) -> tuple[Integers, Floats]:
-    """Return the neighbour lists and the weight of a vote at each rank, as read-only arrays."""
+    """Return read-only arrays: the neighbour lists, and for each rank the weight of a vote."""
     weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
     return validation.read_only(np.ascontiguousarray(lists)), validation.read_only(weights)

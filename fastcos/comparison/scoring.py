@@ -33,8 +33,8 @@ def items_at_once(rows: Any) -> int:
     """Return how many of the rows are held in memory at the same time.
 
     If the rows are on disk, the result is the number of rows that fit into a quarter of the setting
-    ``working_memory``, but at most the number of all rows. If the rows are in memory, the result is
-    the number of all rows.
+    ``working_memory``, or the number of all rows if it is smaller. If the rows are in memory, the
+    result is the number of all rows.
     """
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
@@ -68,7 +68,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """For each piece of up to `step` items, yield precomputed arrays and the number of items."""
+    """Split `pool` into pieces of up to `step` items; yield each precomputed piece and its size."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

@@ -55,8 +55,8 @@ def compare_vectors(
     :func:`fastcos.compare` without labels. This task evaluates both the recommendations of a model
     and the neighbour lists of its items. The model may be, for example, an ALS or BPR model of the
     library ``implicit``. The measure ``user_item_dot`` recommends the items for which the model
-    predicts the highest scores. For a measure that compares items with each other, each item that a
-    user has seen votes for similar items. No measure is recommended unless the best measure scores
+    predicts the highest scores. For a measure that compares items with each other, the items that a
+    user has seen vote for similar items. No measure is recommended unless the best measure scores
     significantly higher than a recommendation of the most popular items.
 
     The lead of the best measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
@@ -65,8 +65,8 @@ def compare_vectors(
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
     memory, these measures are left out by default, and the function raises an error if you choose
-    one of them. With labels, each measure reads the whole file of the vectors about N times, where
-    N is 1,000 x rows x 32 bytes / working_memory. For ``norm_angle_distance``, N is eight times as
+    one of them. Let N be 1,000 x rows x 32 bytes / working_memory. With labels, each measure reads
+    the whole file of the vectors about N times. For ``norm_angle_distance``, N is eight times as
     large.
 
     Parameters
@@ -87,8 +87,8 @@ def compare_vectors(
         5,000 users are evaluated.
     interactions : sparse matrix or array_like (n, p), optional
         The items that each user had seen before the held-out interactions; required with
-        ``held_out``. The items that a user had seen vote for similar items; they are never
-        recommended to the user.
+        ``held_out``. These seen items vote for similar items, and are never recommended to the
+        user.
     users : array_like (n, d), optional
         Embeddings of the users. The measure ``query_metric_cosine`` requires embeddings of the
         users. Measures that compare users with items, such as ``user_item_dot``, also require the

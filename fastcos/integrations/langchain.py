@@ -238,9 +238,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         The metadata of all documents are read once, when a search with conditions first needs them.
         If you change the metadata of a document later, searches with conditions ignore the change.
 
-        ``min_score`` is the lowest score of a returned document. Pass a number, or a calibration to
-        use the threshold of the calibration. A random pair reaches this threshold with a
-        probability of at most ``fpr``, which is the argument that was passed to ``calibrate``.
+        ``min_score`` is the lowest score of a returned document. Pass either a number, or a
+        calibration, whose threshold is then the lowest score. A random pair reaches this threshold
+        with a probability of at most ``fpr``, which is the argument that was passed to
+        ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
@@ -394,7 +395,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 return
             try:
                 self.index.save(path / index_name)
-            except BaseException:  # save keeps the previous index, so restore its documents.
+            except BaseException:
+                # If `save` fails, the previous index remains, so its documents are restored.
                 if previous_text is not None:
                     write_text(file, previous_text)
                 raise
@@ -417,7 +419,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         attribute exists, and a name was saved with the store, the two names must be equal.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
-        argument exists so that calls that were written for the FAISS store of LangChain still work.
+        argument exists because the FAISS store of LangChain requires it in calls: such calls also
+        work with this store.
         """
         path, store = Path(folder_path), cls(embeddings, model=model)
         index_name, documents_name = _names_of(index_name)

@@ -29,8 +29,8 @@ _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 class MetadataIndex:
     """Positions of documents by key and value of their metadata.
 
-    A dict cannot look up unhashable values, such as lists. If a condition contains an unhashable
-    value, this value is therefore compared with all unhashable values of the same key.
+    A dict cannot look up unhashable values, such as lists. An unhashable value in a condition is
+    instead compared with all unhashable values of the same key.
     """
 
     def __init__(self) -> None:

@@ -20,8 +20,8 @@ _MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
 class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ignore[misc]
     """A backend for vicinity; it holds vectors in memory and searches them exactly.
 
-    Distances and files are the same as those of vicinity's basic backend. ``Vicinity.load`` accepts
-    the files of this backend, and creates a basic backend from them.
+    This backend returns the same distances, and writes the same files, as vicinity's basic backend.
+    ``Vicinity.load`` accepts the files of this backend, and creates a basic backend from them.
 
     Examples
     --------

@@ -98,9 +98,10 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
 
 
 def _check_directory(file: BinaryIO, n_entries: int) -> None:
-    """Raise ValueError if the archive lists more or fewer entries than it declares.
+    """Raise ValueError if an archive does not contain as many entries as its last record declares.
 
-    A damaged entry may hide the next entry, and checksums do not detect this damage.
+    If the record of an entry is damaged, a reader may overlook the next entry. Checksums do not
+    detect this damage.
     """
     file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
     signature, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))

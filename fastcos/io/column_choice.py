@@ -94,11 +94,11 @@ def choose_vector_columns(
     numbers contains one dimension of the vectors, except columns of ids and indices. By default,
     the ids are read from the only column whose name stands for ids, such as ``id`` or ``item``. If
     no column has such a name, the ids are read from an index that pandas, polars or R has written.
-    An index is not used if it merely numbers the rows from 0. If a table has neither a column with
-    a name for ids nor a usable index, the ids are read from its only column of texts. In a table
-    with a column of lists, the column of ids may also contain whole numbers. In a table without a
-    column of lists, a column that mixes numbers with blanks or texts raises an error. Columns of
-    texts and of other types are not part of the vectors.
+    An index is not used if it contains only the row numbers 0, 1, 2, ... If a table has neither a
+    column with a name for ids nor a usable index, the ids are read from its only column of texts.
+    In a table with a column of lists, the column of ids may also contain whole numbers. If no
+    column of a table contains lists, a column that mixes numbers with blanks or texts raises an
+    error. Columns of texts and of other types are not part of the vectors.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

@@ -136,7 +136,7 @@ class Column:
 
     @property
     def may_be_ids(self) -> bool:
-        """Whether the column may contain ids if another column of the table contains lists."""
+        """Whether the column may contain the ids if a column of lists contains the vectors."""
         if self.kind == "other":
             example = self._examples["other"]
             return isinstance(example, Unsupported) and not example.is_nested

@@ -148,7 +148,7 @@ def cell_text(cell: Any) -> str | Unsupported:
 def encode(
     path: PathLike, name: str, cells: Cells, lines: Integers, vocabulary: Vocabulary
 ) -> Integers:
-    """Return the codes of the texts of cells; new texts are added to the vocabulary."""
+    """Return the code of the text in each cell; new texts are added to the vocabulary."""
     if isinstance(cells, np.ndarray):
         distinct, positions = np.unique(cells, return_inverse=True)
         texts = [str(cell_text(cell)) for cell in distinct]
@@ -298,9 +298,10 @@ def check_row_numbers(
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
     number. If `file_ids` contains all row numbers, it may also contain additional ids, because the
-    file may describe a larger catalogue. The file may also count rows from 1. The function
-    therefore issues a warning if `file_ids` contains at least half of the row numbers, including 1
-    but not 0. `hint` explains how to pass ids.
+    file may describe a larger catalogue. The ids in the file may also be row numbers that start
+    from 1. The function therefore issues a warning if `file_ids` contains at least half of the row
+    numbers, and if it contains the row number 1 but not the row number 0. `hint` explains how to
+    pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return

@@ -286,11 +286,11 @@ def for_similarity(
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
     """Return items and users without bias columns or columns of ones, and a note on these columns.
 
-    In the library implicit, logistic factorisation appends a column of biases and a column of ones
-    to the items, and the same two columns in the opposite order to the users. The BPR model appends
-    a column of biases to the items and a column of ones to the users. If a row of items or of users
-    is zero, its entry in the column of ones is 0. Without users, a column of ones in the items may
-    be data, so no column is removed from the items.
+    In the library implicit, logistic factorisation appends two columns to the items: first the
+    biases, then a column of ones. To the users, it appends first a column of ones, then the biases.
+    The BPR model appends a column of biases to the items and a column of ones to the users. If a
+    row of items or of users is zero, its entry in the column of ones is 0. Without users, a column
+    of ones in the items may be data, so no column is removed from the items.
     """
     d = items.shape[1]
     if users is None:

@@ -89,7 +89,7 @@ def read_interactions(
     user, item : str, optional
         Names of the columns of users and items. Default: the only column with a known name, such as
         ``user`` or ``customer`` for users, and ``item``, ``movie`` or ``product`` for items. A name
-        is recognised regardless of its case and punctuation, and also with an ending such as "Id".
+        is recognised regardless of its case and punctuation; it may have an ending such as "Id".
     value : str, optional
         Name of the column of values. The values are finite numbers, or true (for 1) and false (for
         0).

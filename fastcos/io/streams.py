@@ -15,17 +15,17 @@ from fastcos.io.errors import damage_refused
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
-# Largest number of bytes in a line. A file with a line above this length is not a table; moreover,
-# the csv module would hold the whole line in memory.
+# Largest number of bytes in a line. A file with a longer line is not a table; moreover, the csv
+# module would hold the whole line in memory.
 LONGEST_LINE = 1 << 24
 # Compressed arrays may expand to this number of bytes, even if the file is very small.
 LARGEST_FREE_SIZE = 1 << 30
 # Compressed text may expand to this number of bytes, even if the file is very small. After the text
 # has been converted to rows of numbers, it takes up to 16 times as many bytes.
 LARGEST_FREE_TEXT = 1 << 24
-# A text of more than LARGEST_FREE_TEXT bytes must be at most this many times as large as the
-# compressed file. The same holds for other content of more than LARGEST_FREE_SIZE bytes. Tables
-# typically expand by a factor of 3 to 30.
+# If a text takes more than LARGEST_FREE_TEXT bytes, it must be at most this many times as large as
+# the compressed file. If other content takes more than LARGEST_FREE_SIZE bytes, it must be at most
+# this many times as large. Tables typically expand by a factor of 3 to 30.
 LARGEST_RATIO = 100
 # Byte order marks and their encodings. UTF-32 comes before UTF-16, because the mark of UTF-32
 # begins with the mark of UTF-16.
@@ -49,7 +49,7 @@ DAMAGE = (
 
 
 def largest_size(stored: int) -> int:
-    """Return how large decompressed arrays may be if a file has `stored` bytes."""
+    """Return the largest allowed size of the decompressed arrays of a file with `stored` bytes."""
     return max(LARGEST_FREE_SIZE, LARGEST_RATIO * stored)
 
 

@@ -186,10 +186,11 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
     The first line is not a header if it contains lists. The first line is a header if it contains
     no numbers, if one of its texts stands above numbers or lists, or if one of its numbers stands
     above lists. A first line with the numbers 0, 1, 2, ... is a header, because pandas writes these
-    numbers as names of columns. A first line whose numbers are all whole is also a header if
-    another of its fields is blank or names ids. If every field is filled and no field names ids,
-    the first line is a row in two cases: it contains a fractional, negative or repeated number, or
-    it consists of one whole number other than 0. In all other cases, an error is raised.
+    numbers as names of columns. If all numbers in the first line are whole, the first line is also
+    a header if one of its other fields is blank or is a known name for ids. Suppose that no field
+    is blank, and that no field is a known name for ids. Then the first line is a row in two cases:
+    it contains a fractional, negative or repeated number, or it consists of one whole number other
+    than 0. In all other cases, an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

@@ -13,7 +13,8 @@ from fastcos.storage import PathLike
 from fastcos.storage.atomic_files import atomic_path, write_text
 from fastcos.validation import as_instance, as_list, format_value
 
-# Spreadsheets run cells that start with one of these characters as formulas.
+# If the text of a cell starts with one of these characters, a spreadsheet runs the text as a
+# formula.
 _FORMULAS = ("=", "+", "-", "@", "\t")
 
 

@@ -22,9 +22,10 @@ from fastcos.validation import Floats
 # residuals, so that the new directions can converge.
 _STEPS_AFTER_WIDENING = 4
 # The level of rounding errors is about the machine precision times the largest eigenvalue. A block
-# consists of several directions. If the shortest direction has a norm of at most _SHORT times this
-# level, the block is orthogonalised again before its directions are scaled to unit norm. A
-# direction whose norm is at most _NEGLIGIBLE times this level counts as 0.
+# consists of several directions. A direction is short if its norm is at most _SHORT times this
+# level. If a block contains a short direction, the block is orthogonalised again before its
+# directions are scaled to unit norm. A direction whose norm is at most _NEGLIGIBLE times this level
+# counts as 0.
 _SHORT = 100
 _NEGLIGIBLE = 8
 # Sums over rows are computed in parts of at least this number of rows. Inside a part, products are
@@ -52,7 +53,7 @@ def block_width(k: int) -> int:
     """Return how many columns a block has when k eigenpairs are computed.
 
     With narrow blocks, the iteration multiplies fewer columns before it converges. With wide
-    blocks, it needs less time per column.
+    blocks, the iteration multiplies each column in less time.
     """
     return 16 if k <= 256 else 32 if k <= 512 else 64
 
@@ -70,11 +71,11 @@ class SVDProgress:
         self._before = self._done = 0
 
     def start(self, tol: float, max_iter: int) -> None:
-        """Start to count the columns of an iteration, which may be a repetition in float64."""
+        """Start a new count of columns, for an iteration or for its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
-        # Most iterations end before the first restart. The total number of columns is therefore
-        # first estimated as the size of the basis at a restart.
+        # Most iterations end before the first restart. The first estimate of the total number of
+        # columns is therefore the size of the basis at a restart.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)
@@ -159,10 +160,10 @@ class _Check(NamedTuple):
 def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
     """Return the number of columns to add to the basis before the residuals are checked again.
 
-    A check of the residuals takes as long as one or two products. From the decrease of the residual
-    between the last two checks, the function extrapolates the number of columns that `tol`
-    requires. Because the residual decreases faster and faster, the function returns only half of
-    the extrapolated number.
+    A check of the residuals takes as long as one or two products. The function extrapolates the
+    decrease of the residual between the last two checks, and so estimates how many columns are
+    needed to reach `tol`. Because the residual decreases faster and faster, the function returns
+    only half of this estimate.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -171,12 +172,12 @@ def _columns_left(previous: _Check | None, current: _Check, tol: float, width: i
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
-    """Return the level, relative to the largest eigenvalue, below which eigenvalues count as 0."""
+    """Return the factor t: eigenvalues below t times the largest eigenvalue count as 0."""
     return 32 * float(np.finfo(dtype).eps)
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` of the values are equal within tol; the smallest value is ignored.
+    """Return whether at least `width` of the values, without the smallest, are equal within tol.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of each
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
@@ -214,11 +215,11 @@ class _Basis:
 
     @property
     def is_full(self) -> bool:
-        """Whether the basis has no room for the next block."""
+        """Whether the next block no longer fits into the basis."""
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
-        """Append the next block to the basis, and compute a new next block.
+        """Append the next block Q to the basis, and compute the block that follows it.
 
         Return the number of columns that were appended.
         """
@@ -289,11 +290,11 @@ class _Basis:
         """Return Q, R and C such that Q'Q = I and, in working precision, Z = Q R + B C.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
-        the part of Z in the span of B, and consists of rounding errors. B C must be subtracted from
-        Z, because scaling a short column of Z to length 1 enlarges the errors of this column. For
-        example, suppose that an error is 1e-11 times a large eigenvalue. The same error is 1e-3
-        times an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
-        columns of Q are random.
+        the part of Z in the span of B; this part exists only because of rounding errors. Scaling a
+        short column of Z to length 1 enlarges the errors of this column, so B C must be subtracted
+        from Z. For example, an error of 1e-11 times the largest eigenvalue is as large as 1e-3
+        times an eigenvalue that is 1e8 times smaller than the largest. If Z does not have full
+        rank, the missing columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))
@@ -304,9 +305,9 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # Removing the basis shortens the directions of Q, whose norms were 1. If the norm of a
-        # direction is now at most 0.5, the direction consisted mostly of rounding errors. Such
-        # directions are dropped.
+        # The directions of Q had the norm 1. Subtracting their parts in the span of the basis has
+        # shortened them. If the norm of a direction is now at most 0.5, the direction consisted
+        # mostly of rounding errors. Such directions are dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

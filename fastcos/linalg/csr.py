@@ -53,10 +53,9 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed. The
     function works on a private copy if it must sum duplicates, sort indices or drop explicit zeros.
     If `keep_zeros` is true, explicit zeros remain in the result, so no copy is needed to drop them.
-    Integers and booleans are converted to float64, in which duplicate entries are summed. If no
+    Integers and booleans are converted to float64 before duplicate entries are summed. If no
     magnitude in the result exceeds 2^24, float32 can represent the result exactly, and the result
-    is converted to float32.
-    The validation reads the non-zeros once.
+    is converted to float32. The validation reads the non-zeros once.
     """
     import scipy.sparse as sp
 
@@ -233,7 +232,7 @@ def _as_values(data: Any) -> Any:
 
 
 def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
-    """Return the worst defect that can be repaired; raise ValueError for any other defect."""
+    """Return the worst defect if all defects can be repaired; raise ValueError otherwise."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     defects = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type

@@ -7,6 +7,7 @@ any number of threads and any instruction set.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -59,26 +60,46 @@ _NARROWEST_GROUP = 8
 # The rows of the factor A may be cut into pieces that fit in a cache. X A is then computed for one
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
 # piece. On an Intel CPU, we timed the product X A twice: once with A cut into pieces of 1 MiB, and
-# once with A in one piece. If an average row of X had 20 non-zeros per piece, cutting A made the
-# product 1.7 times as fast. If an average row had only 7 non-zeros per piece, the product with
-# pieces took 1.4 times as long. On an AMD CPU (Zen 5), we multiplied an X with 20,000 columns and
-# 60 non-zeros per row. Cutting A into five pieces doubled the time of this product.
+# once with A in one piece. When an average row of X had 20 non-zeros per piece, cutting A made the
+# product 1.7 times as fast. When an average row had only 7 non-zeros per piece, the product with
+# pieces took 1.4 times as long as the product with A in one piece. On an AMD CPU (Zen 5), we
+# multiplied an X with 20,000 columns and 60 non-zeros per row. Cutting A into five pieces doubled
+# the time of this product.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
-# replaces the transposed blocks. Transposed blocks save time only if X has many columns. For a Q
-# with 64 columns, they reduced the time of the product by 35% if X had 84,432 columns, and by 20%
-# if X had 40,000 columns. If X had 17,192 columns, transposed blocks increased the time by 90%.
+# replaces the transposed blocks. Transposed blocks save time only if X has many columns. We timed
+# the product for a Q with 64 columns. When X had 84,432 columns, transposed blocks reduced the time
+# by 35%; when X had 40,000 columns, by 20%. When X had 17,192 columns, transposed blocks increased
+# the time by 90%.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
 # X or its blocks are transposed only after the operator has multiplied this many columns.
-# Transposing makes only later products faster, so it does not pay for a single product with few
-# columns.
+# Transposing takes time, and only later products get faster. For a single product with few columns,
+# transposing would therefore take longer than it saves.
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one in 30 entries of X is non-zero.
 _DENSE_GRAM_SHARE = 30
+
+# The size in bytes that replaces the size of the CPU's cache within ``cache_replaced``, or None.
+_replaced_cache_bytes: int | None = None
+
+
+@contextlib.contextmanager
+def cache_replaced(n_bytes: int) -> Iterator[None]:
+    """Cut factors within a ``with`` block as if the cache of the CPU had `n_bytes` bytes.
+
+    ``fastcos warmup`` calls this function, so that a small factor is cut into pieces on any CPU.
+    The change affects all threads.
+    """
+    global _replaced_cache_bytes
+    before, _replaced_cache_bytes = _replaced_cache_bytes, n_bytes
+    try:
+        yield
+    finally:
+        _replaced_cache_bytes = before
 
 
 class Operator:
@@ -252,8 +273,8 @@ class SparseOperator(Operator):
     Row i of X A is a sum over the non-zeros of row i of X, added in their order. The products X'Y
     and X'(X Q) are sums over all rows, so the rows are divided into parts
     (:mod:`fastcos.linalg.partial_sums`). If there is only one part, the operator chooses one of two
-    methods that give the same bits. Either each thread sums some columns of the product, or the
-    operator computes the transpose X' and multiplies row by row.
+    methods that give the same bits. In the first method, each thread sums some columns of the
+    product. In the second method, the operator computes the transpose X' and multiplies row by row.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -371,7 +392,7 @@ class SparseOperator(Operator):
         return validation.read_only(parallel.row_blocks(width, group))
 
     def _multiplies_transpose(self, factor: Matrix) -> bool:
-        """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
+        """Return whether a sum over the rows of X should be computed as a product with X'.
 
         If the rows are divided into several parts, the product is summed part by part, without the
         transpose. If the rows are not divided, there are two cases in which multiplying with the
@@ -402,9 +423,10 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Divide the parts into groups; yield each group's first part, and an array for its sums.
+        """Yield the first part of each group of parts, and an array for the sums of the group.
 
-        If a group has m parts, the shape of the array is (m, p, width).
+        The function divides the parts into groups. If a group has m parts, the shape of its array
+        is (m, p, width).
         """
         p, parts = self.shape[1], len(self._part_rows) - 1
         step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
@@ -568,8 +590,8 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel fit in the cache that can be read quickly in any order."""
-    return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
+    """Return how many rows of a panel fit in the cache from which any row can be read quickly."""
+    return (_replaced_cache_bytes or cpu.fast_cache_bytes()) // _panel_row_bytes(factor)
 
 
 def _panel_row_bytes(factor: Matrix) -> int:
@@ -586,7 +608,7 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
-    """Return an array for X A, and True if the kernel shall write to it with non-temporal stores.
+    """Return an array for X A, and whether the kernel should fill it with non-temporal stores.
 
     Non-temporal stores, which bypass the caches, are not used for newly allocated memory. The
     operating system has just cleared the pages of newly allocated memory, so these pages are

@@ -15,11 +15,11 @@ from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
 # non-zeros on average. The array of sums (p, w) of each part must be cleared at the beginning and
-# added to the total at the end. With this many non-zeros per column, these two steps take little
-# time compared with the product (bench/lab/curves.py).
+# added to the total at the end. With this many non-zeros per column, clearing and adding the arrays
+# takes little time compared with the product (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# The largest number of parts. It is exceeded only if the parts would otherwise have more than
-# _LARGEST_PART non-zeros each.
+# The rows are usually divided into at most this number of parts. More parts are allowed only if
+# each of _MAX_PARTS parts would have more than _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24
@@ -40,7 +40,7 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return, for every part except the first, the total work of the rows before this part.
+    """Return the total work of all rows before each part, for every part except the first.
 
     The work of a row is 1 plus its number of non-zeros.
     """
@@ -57,7 +57,7 @@ def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
 
 
 def add(sums: npt.NDArray[Any], column: int, out: npt.NDArray[Any], n_threads: int | None) -> None:
-    """Add the sums (parts, p, w), part by part, to ``out[:, column : column + w]``."""
+    """Add the sums (parts, p, w) of all parts, in order, to ``out[:, column : column + w]``."""
     blocks = parallel.row_blocks(len(out), 2048)
     parallel.run(
         sparse.add_parts, blocks, validation.read_only(sums), column, out, n_threads=n_threads

@@ -35,9 +35,9 @@ def matmul(
         a LinearOperator or :class:`fastcos.linalg.InteractionShards`. For InteractionShards,
         ``scale`` must be omitted.
     A : array_like (p, l), float32 or float64
-        The dense matrix that X is multiplied by. The product is computed in the wider of the types
-        of X and A. Integers and booleans in X are converted to float32 if this conversion is exact,
-        and to float64 otherwise.
+        The dense matrix that X is multiplied by. If X and A have different types, the product is
+        computed in the wider type. Integers and booleans in X are converted to float32 if this
+        conversion is exact, and to float64 otherwise.
     center : array_like (p,), optional
         A vector that is subtracted from every row of X, for example the column means.
     scale : array_like (p,), optional
@@ -51,9 +51,9 @@ def matmul(
     Returns
     -------
     ndarray (n, l), float32 or float64
-        The result is bit-identical for any number of threads. If no optional vectors are passed, an
-        entry of the result is the inner product of a row x of X and a column a of A. The inner
-        product of x and a is summed in the order of the columns of X, with one rounding per
+        The result is bit-identical for any number of threads. If no optional vectors are passed,
+        each entry of the result is the inner product of a row x of X with a column a of A. The
+        inner product of x and a is summed in the order of the columns of X, with one rounding per
         non-zero (fused multiply-add). If x has m non-zeros, the error of this inner product is at
         most (m u / (1 - m u)) sum(|x||a|), with u = 2^-24 for float32 and u = 2^-53 for float64.
         Large results reuse the memory of earlier results that were freed; the process keeps up to
@@ -182,7 +182,7 @@ def gram_matmul(
 
 
 def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | None:
-    """Return X A and check X at the same time, or return None if X must be checked beforehand.
+    """Check X while computing X A, and return X A; return None if X must be checked beforehand.
 
     A separate check would read the CSR array X once more. If A has 64 columns and X has 38,000 to
     900,000 non-zeros, this function is 1.1 to 1.5 times as fast as a check followed by a product

@@ -270,7 +270,7 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for each target, the first row i before which the work is at least the target.
+        """Return, for each target, the smallest i with at least this much work before row i.
 
         The work that precedes row i is i plus the number of non-zeros in the rows before row i. The
         targets must be in ascending order.

@@ -264,11 +264,11 @@ def svd_residuals(
     -------
     ndarray (k,), float64
         Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
-        A singular value s_i <= 1e-7 s_0 cannot be distinguished from 0 in a Gram matrix, so its
-        residual is relative to s_0. A triplet that repeats earlier triplets does not certify a
-        further singular value. Let d be the distance of a triplet's vector from the span of the
-        earlier vectors. The residual of the triplet is therefore divided by d. If d is 0, the
-        residual is infinite.
+        A Gram matrix cannot distinguish a singular value s_i <= 1e-7 s_0 from 0, so the residual of
+        such an s_i is relative to s_0 instead of s_i. A triplet that repeats earlier triplets does
+        not prove that X has one more singular value. Let d be the distance of a triplet's vector
+        from the span of the earlier vectors. The residual of the triplet is therefore divided by d.
+        If d is 0, the residual is infinite.
 
     Raises
     ------
@@ -369,8 +369,8 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    # If the largest computed singular value is 0, the triplets are certified only if the matrix is
-    # zero.
+    # If all computed singular values are 0, the triplets are certified only if all entries of the
+    # matrix are 0.
     relative: Floats = np.where(bound > 0, np.inf, 0.0)
     np.divide(bound, reference, out=relative, where=reference > 0)
     return relative
@@ -383,7 +383,7 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
     orthogonal except for rounding errors, so the distance of each vector from the span of the
     earlier vectors is about 1. If the distance is at least ``_INDEPENDENT``, the residual is not
-    divided, so that triplets from a solver keep their residuals.
+    divided by the distance, so that triplets from a solver keep their residuals.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -407,10 +407,11 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether a dense eigensolver computes k of `side` triplets faster than block Lanczos.
+    """Return whether a dense eigensolver computes k triplets faster than block Lanczos.
 
-    A dense eigensolver is faster in two cases: a Krylov basis for k triplets would nearly fill all
-    `side` dimensions, or k is at least 1 / `_DENSE_SHARE` of all `side` triplets.
+    The matrix has `side` triplets. A dense eigensolver is faster in two cases. In the first case,
+    the Krylov basis for k triplets would have nearly `side` vectors, or more. In the second case, k
+    is at least `side` / `_DENSE_SHARE`.
     """
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
@@ -421,8 +422,8 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
     p, gram = side.shape[1], side.gram()
     # For p = 1,000 columns, an eigendecomposition takes 0.2 s with one thread of OpenBLAS, but 1.0
-    # to 1.5 s with two threads. If other work runs on the machine, an eigendecomposition with two
-    # threads may even take 80 s (bench/asv/start.py).
+    # to 1.5 s with two threads. While other programs use the CPU, an eigendecomposition with two
+    # threads can take as long as 80 s (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 

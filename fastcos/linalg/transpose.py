@@ -12,8 +12,8 @@ from fastcos.kernels import csr, records
 # non-zeros on average. Each part needs a cleared counter for every column. With this many non-zeros
 # per column, clearing the counters takes little time compared with the transposition.
 _NNZ_PER_COLUMN = 8
-# A part has at least this many non-zeros. If each part had half as many non-zeros, a second
-# thread would save no time (bench/lab/curves.py).
+# A part has at least this many non-zeros. With half as many non-zeros per part, a second thread
+# would save no time (bench/lab/curves.py).
 _NNZ_PER_PART = 2**18
 
 
@@ -36,7 +36,7 @@ def transposed(
     read_only = validation.read_only
     indptr, indices, data = read_only(indptr), read_only(indices), read_only(data)
     # The result does not depend on how the rows are divided into parts. The number of parts can
-    # therefore be chosen by the number of threads.
+    # therefore depend on the number of threads.
     threads = config.n_threads() if n_threads is None else n_threads
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))

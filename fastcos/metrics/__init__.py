@@ -19,7 +19,8 @@ by their norms (``labelled_rows``). For p rows with k columns and C labels, ``wi
 O(p k k) time and ``silhouette`` takes O(p k C) time, because both are computed from sums of rows.
 The functions ``pair_auc``, ``stratified_auc`` and ``map_at_r`` require the cosines of all pairs. A
 kernel of ``kernels.pair_reductions`` reads packed rows (``packed``) and computes these cosines in
-tiles, in O(p p k) time and O(p k) memory. The function ``clustering_scores`` runs k-means.
+tiles. The kernel takes O(p p k) time and O(p k) memory. The function ``clustering_scores`` runs
+k-means.
 
 The metrics of rows compare rows by their cosine. To score another similarity measure, pass the rows
 to which this measure maps the items. Results are bit-for-bit identical for any number of threads.

@@ -248,14 +248,15 @@ def rsa(
     between these two cosines over the pairs of items.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
-    B be the unit rows of the two embeddings. Over all ordered pairs of different items, the sum of
-    the cosines in A is |sum of the rows of A|^2 - p, and the sum of their squares is |A'A|^2 - p,
-    where |.| is the Frobenius norm. For each pair, the cosine in A is multiplied by the cosine in
-    B; the sum of these products is |A'B|^2 - p. Spearman's correlation r is computed from n_pairs
-    pairs of items that are drawn with replacement, or from all pairs if there are at most n_pairs.
-    The confidence interval of Spearman's correlation is computed from Fisher's z, with the variance
-    (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns usually changes both Pearson's and
-    Spearman's correlation.
+    B be the unit rows of the two embeddings, and let |.| be the Frobenius norm. Each of the
+    following sums is over all ordered pairs of different items. The sum of the cosines in A is |sum
+    of the rows of A|^2 - p. The sum of the squared cosines in A is |A'A|^2 - p. For each pair, the
+    cosine in A is multiplied by the cosine in B; the sum of these products is |A'B|^2 - p. If there
+    are at most n_pairs pairs of items, Spearman's correlation r is computed from all of them;
+    otherwise r is computed from n_pairs pairs, which are drawn with replacement. The confidence
+    interval of Spearman's correlation is computed from Fisher's z, with the variance (1 + r^2 / 2)
+    / (n_pairs - 3). A rescaling of the columns usually changes both Pearson's and Spearman's
+    correlation.
 
     Sources: Kriegeskorte, Mur and Bandettini, Frontiers in Systems Neuroscience 2 (2008); for the
     interval, Bonett and Wright, Psychometrika 65 (2000).

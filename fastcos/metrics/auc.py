@@ -8,9 +8,9 @@ The following modules also compute AUCs, but of other pairs or for other purpose
 - ``comparison.tasks.label_recovery`` computes one AUC per query from the ranking of all other
   items. The kernel ``label_ranks.auc_of_ranked`` computes this AUC; a pair of equal scores counts
   one half.
-- ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
-  AUC with respect to each cosine. ``auditing.label_recovery`` uses these derivatives in a gradient
-  ascent, and calls ``pair_auc`` at the end of the ascent.
+- ``auditing.label_recovery`` counts the cosines in 256 bins, and computes an AUC from these counts.
+  ``auditing.label_recovery`` also computes the derivative of the AUC with respect to each cosine,
+  uses the derivatives in a gradient ascent, and calls ``pair_auc`` at the end of the ascent.
 - ``auditing.calibration.labelled`` calls scikit-learn's ``roc_auc_score`` for pairs that the caller
   has labelled.
 """
@@ -72,10 +72,11 @@ def pair_auc(
     higher bin counts as larger. A comparison of two cosines is undecided if both lie in the same
     bin. A comparison is also undecided if one of the two cosines may have moved into a neighbouring
     bin because of a rounding error. The rounding error of a cosine is at most (k + 8) 2^-51.
-    ``low`` is the AUC if, in every undecided comparison, the same-label pair has the lower cosine.
-    ``high`` is the AUC if, in every undecided comparison, the same-label pair has the higher
-    cosine. Apart from rounding errors, each bin widens the interval by a b, where a is the bin's
-    share of the same-label pairs, and b is its share of the different-label pairs.
+    Suppose that the same-label pair has the lower cosine in every undecided comparison; ``low`` is
+    the AUC in this case. Suppose that the same-label pair has the higher cosine in every undecided
+    comparison; ``high`` is the AUC in this case. Let a be a bin's share of the same-label pairs,
+    and let b be its share of the different-label pairs. Apart from rounding errors, the bin widens
+    the interval from ``low`` to ``high`` by the product of a and b.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
     errors count as equal. The function takes O(p p k) time and O(p k) memory. If ``exact`` is true,
@@ -93,8 +94,8 @@ def pair_auc(
         least two of these rows must have the same label.
     exact : bool, optional
         Whether to sort the cosines instead of counting them in bins. Sorting needs memory for two
-        copies of all cosines, which must not exceed the setting ``working_memory``. Default: True
-        if there are at most 2^22 pairs and the two copies fit.
+        copies of all cosines. The two copies must not exceed the setting ``working_memory``.
+        Default: True if there are at most 2^22 pairs and the two copies fit.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 
@@ -137,8 +138,8 @@ def _histograms(
     The shape of the histograms is (strata, 2, bins).
 
     `levels` (n,) contains a number for each row, and the level of a pair is the sum of the levels
-    of its two rows. Pairs are divided into strata by their levels; `boundaries` contains the
-    ascending levels that separate the strata.
+    of its two rows. The level of a pair determines its stratum; `boundaries` contains the ascending
+    levels that separate the strata.
     """
     parts, rows = _n_parts(n_threads), validation.read_only(grouped.rows)
     counts = np.zeros((parts, len(boundaries) + 1, 2, n_bins), np.int64)
@@ -197,7 +198,7 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, 1 plus the index of the last row with the same label.
+    """Return, for every row, the index after the last row with the same label.
 
     The rows are sorted by label.
     """
@@ -205,7 +206,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (begin, stop) of strips (blocks of rows), each for `parts` tasks together."""
+    """Yield ranges (begin, stop) of strips (blocks of rows); `parts` tasks share each range."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -286,13 +287,14 @@ def stratified_auc(
     n_strata: int = 10,
     n_threads: int | None = None,
 ) -> StratifiedAUC:
-    """Return the AUC of :func:`pair_auc` within strata of pairs that have similar popularity.
+    """Divide the pairs into strata of similar popularity; return the AUC within the strata.
 
     The strata prevent a few popular items from dominating the score. The popularity of a pair is
     the geometric mean of the popularities of its two items. By default, the strata are deciles of
-    the pairs. Pairs of equal popularity are always in the same stratum; except for such ties, all
-    strata contain the same number of pairs. Cosines are counted in 2^14 bins; :func:`pair_auc`
-    describes the resulting interval. The function takes O(p p k) time and O(p k) memory.
+    the pairs. All strata contain the same number of pairs, unless pairs have equal popularity: such
+    pairs are always in the same stratum. Cosines are counted in 2^14 bins; :func:`pair_auc`
+    describes the AUC and the resulting interval. The function takes O(p p k) time and O(p k)
+    memory.
 
     Parameters
     ----------
@@ -349,7 +351,7 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return the upper end of each stratum except the last: the largest level of a pair in it.
+    """Return the upper end of each stratum except the last one: the largest level of its pairs.
 
     `levels` (n,) contains the ascending levels of the rows. The level of a pair is the sum of the
     levels of its two rows.

@@ -39,17 +39,17 @@ def clustering_scores(
     random_state: int = 0,
     n_threads: int | None = None,
 ) -> ClusteringScores:
-    """Return the agreement (ARI and AMI) of the labels with clusters of spherical k-means.
+    """Return how well the labels agree with clusters of spherical k-means (ARI and AMI).
 
     The number of clusters is the number of labels. The function runs spherical k-means from several
     random starts. It keeps the clustering with the largest sum of cosines between the rows and the
     centres of their clusters, and compares this clustering with the labels. The scores depend on
     the clustering method and on the seed, so report the scores of several seeds. Spherical k-means
     maximises the sum of |S_c| over the clusters, where S_c is the sum of the n_c unit rows of
-    cluster c. The class ``KMeans`` of scikit-learn differs in two ways: for unit rows, it maximises
-    the sum of |S_c|^2 / n_c, and its rounding errors depend on the number of threads. The results
-    of this function are bit-for-bit identical for any number of threads. For C clusters, the
-    function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
+    cluster c. The class ``KMeans`` of scikit-learn differs from this function in two ways: for unit
+    rows, it maximises the sum of |S_c|^2 / n_c, and its rounding errors depend on the number of
+    threads. The results of this function are bit-for-bit identical for any number of threads. For C
+    clusters, the function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
     Bailey, JMLR 11 (2010). ARI and AMI are computed by scikit-learn.
@@ -119,8 +119,8 @@ def _far_rows(
 ) -> Floats:
     """Draw some of the rows by k-means++, and return them as the initial centres.
 
-    A row is drawn with a probability proportional to its cosine distance from the nearest of the
-    centres drawn so far.
+    The probability of drawing a row is proportional to the row's cosine distance from the nearest
+    centre. Only the centres that have already been drawn count.
     """
     centres = [int(random.integers(len(rows)))]
     nearest = np.full(len(rows), np.inf)

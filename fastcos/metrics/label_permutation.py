@@ -47,7 +47,7 @@ def check_testable(sizes: Integers) -> None:
 
 
 class Ranking(NamedTuple):
-    """Two results for one similarity: the neighbours of the queries, and ranks within a sample.
+    """The nearest items by one similarity, and the ranks of its scores within a sample of items.
 
     - `lists` (n, k): the indices of the nearest items of each query, where -1 replaces an item
       without a label.
@@ -159,7 +159,7 @@ class LabelTest(Record):
 
 @dataclass(frozen=True)
 class ClassTest(Record):
-    """The result of the test of a single label: whether neighbours recover this label.
+    """The result for a single label: a test of whether neighbours recover this label.
 
     Attributes
     ----------
@@ -176,8 +176,8 @@ class ClassTest(Record):
         v is the precision of the label, and μ and σ are the mean and the standard deviation of its
         precision over the permutations. The true labels also count as a permutation. Each
         permutation yields one deviation per label. For each permutation, let M be the largest of
-        the deviations of all labels. The p-value is the share of permutations for which M is at
-        least as large as the deviation of this label under the true labels.
+        the deviations of all labels. The p-value is the share of permutations whose M is at least
+        the deviation of this label; for this deviation, v is computed with the true labels.
     """
 
     label: str
@@ -188,14 +188,14 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The results of permutation tests; each test reports the best of several similarities.
+    """The results of permutation tests, each for the best of several similarities.
 
     The deviation of a similarity is (v - μ) / σ, where v is its value for the true labels, and μ
     and σ are the mean and the standard deviation of its values over the permutations. The best
-    similarity in a test is the one with the largest deviation. ``of_pairs`` is the index of the
-    similarity to which ``auc`` belongs, and ``of_neighbors`` is the index of the similarity to
-    which ``precision`` belongs. For each label in ``classes``, ``of_classes`` contains the index of
-    the best similarity in the test of this label.
+    similarity in a test is the one with the largest deviation. The similarity with the index
+    ``of_pairs`` has the value ``auc``, and the similarity with the index ``of_neighbors`` has the
+    value ``precision``. For each label in ``classes``, ``of_classes`` contains the index of the
+    best similarity in the test of this label.
     """
 
     test: LabelTest
@@ -212,7 +212,7 @@ def label_names(labels: Any) -> list[str]:
 
 
 def draw_per_label(codes: Integers, max_items: int, generator: np.random.Generator) -> Integers:
-    """Draw up to max_items items, in turn from all labels; return their ascending positions."""
+    """Draw up to max_items items, one from each label in turn; return their ascending positions."""
     order = generator.permutation(len(codes))
     first = np.argsort(number_within_label(codes[order]), kind="stable")
     return np.sort(order[first[:max_items]])
@@ -263,11 +263,11 @@ def permute_labels(
     - `names`: the names of the labels, indexed by label code.
 
     Let v be the value of a similarity, and let μ and σ be the mean and the standard deviation of
-    the similarity's values over the permutations. The deviation of v is (v - μ) / σ. The similarity
-    with the largest deviation for the true labels is the best one. Each permutation yields one
-    deviation per similarity or, in the test of single labels, one per similarity and label.
-    The p-value of an observed deviation is the share of permutations whose largest deviation is at
-    least as large as the observed one.
+    the similarity's values over the permutations. The deviation of v is (v - μ) / σ. The best
+    similarity is the one that has the largest deviation if v is computed with the true labels. Each
+    permutation yields one deviation per similarity or, in the test of single labels, one per
+    similarity and label. The p-value of an observed deviation is the share of permutations whose
+    largest deviation is at least as large as the observed one.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))
@@ -354,7 +354,7 @@ def _shares(
 def _aucs(
     ranks: npt.NDArray[np.signedinteger[Any]], permuted: Integers, n_threads: int | None
 ) -> Floats:
-    """Return, for each permutation, the AUC of same-label pairs against other pairs.
+    """Return, for each permutation, the AUC that compares same-label pairs with other pairs.
 
     The AUC is a mean over labels; a label is left out if it has no same-label pairs, or no pairs
     with other labels.

@@ -15,11 +15,11 @@ _BLOCK = 2**19
 
 
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Return the mean Jaccard index of A and B, the two sets of k nearest items of a query.
+    """Return the mean Jaccard index of the two sets of k nearest items that each query has.
 
-    The mean is over the queries. The Jaccard index of a query is #(A and B) / #(A or B), which lies
-    between 0 and 1. If both lists have k items and their overlap is o = #(A and B) / k, the Jaccard
-    index is o / (2 - o).
+    The mean is over the queries. Let A and B be the two sets of a query. The Jaccard index of the
+    query is #(A and B) / #(A or B), which lies between 0 and 1. If both lists have k items and
+    their overlap is o = #(A and B) / k, the Jaccard index is o / (2 - o).
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692 (stability of
     embeddings as overlap of neighbour lists).
@@ -86,9 +86,9 @@ class RankBiasedOverlap(NamedTuple):
     value : float
         Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Uncertainty of ``value``, because the items beyond the ends of the lists are unknown.
-        ``residual`` is the largest contribution that these items could make to the overlap, minus
-        the smallest contribution.
+        The items beyond the ends of the lists are unknown, so ``value`` is uncertain. ``residual``
+        is the largest contribution that these items could make to the overlap, minus the smallest
+        contribution.
     """
 
     value: float
@@ -143,13 +143,13 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return, for each overlap at depth k, the uncertainty of the RBO due to deeper items.
+    """Return, for each overlap at depth k, by how much the items below depth k may change the RBO.
 
-    Entry i of the result applies to two lists that share i of their first k items. The depths
+    Entry i of the result is the value for two lists that share i of their first k items. The depths
     beyond k make an unknown contribution to the RBO. The entry is the largest possible contribution
     minus the smallest possible contribution. The contribution is largest if every deeper item of
-    one list also occurs in the other list. In this case, both lists contain the same items at every
-    depth from 2k - overlap on.
+    one list also occurs in the other list. In this case, both lists contain the same items at the
+    depth 2k - overlap and at every greater depth.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -162,7 +162,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """For each slice of queries, yield the slice and where the items of list a occur in list b.
+    """Yield each slice of queries, and the positions in list b of the items of list a.
 
     The position of an item that list b does not contain is -1.
     """

@@ -169,7 +169,7 @@ def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> 
 
 
 def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Return the mean over users of hits / min(k, number of held-out items of the user).
+    """Return the mean recall over users: hits / min(k, number of held-out items of the user).
 
     A hit is a held-out item among the k recommended items. Because the divisor is at most k, the
     recall can be 1 even if a user has more than k held-out items. Other libraries divide by the
@@ -291,7 +291,8 @@ def ndcg_at_k(
     recommended, held_out, k
         As in :func:`recall_at_k`.
     graded : bool, default False
-        Whether the gains are the values of ``held_out``; these values must then be greater than 0.
+        Whether the gains are the values of ``held_out``. If ``graded`` is true, these values must
+        be greater than 0.
 
     Examples
     --------

@@ -34,8 +34,7 @@ class WithinBetween(NamedTuple):
     contrast : float
         The contrast d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the
         variances of the cosines within clusters and between clusters. If v_w and v_b are both 0,
-        the contrast is 0 for equal values of ``within`` and ``between``, and infinite for different
-        values.
+        the contrast is 0 if ``within`` equals ``between``, and infinite otherwise.
     n_left_out : int
         Number of zero rows.
     """

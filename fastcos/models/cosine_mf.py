@@ -67,10 +67,10 @@ class CosineMF(FactorModel):
         and of the negative samples (arXiv:1310.4546).
     temperature : float, default 0.25
         The number by which the cosines are divided in the model. At a lower temperature, the model
-        fits the data and their noise more closely. The choice of the temperature affects the item
-        cosines of a ``CosineMF`` about as much as the choice of D affects the item cosines of a
-        ``LinearMF``. The temperature with the lowest held-out loss is often lower than the
-        temperature that best recovers the clusters of items.
+        fits the data and their noise more closely. The item cosines of a ``CosineMF`` depend on the
+        temperature about as strongly as the item cosines of a ``LinearMF`` depend on D. The
+        temperature with the lowest held-out loss is often lower than the temperature that best
+        recovers the clusters of items.
     item_bias : bool, default True
         Whether the model contains a bias per item, which represents the popularity of the item.
         Unless ``negative_exponent`` is 0, popular items are drawn more often as negative samples;

@@ -39,8 +39,9 @@ class TrainingResult(NamedTuple):
 
     - `log_counts` (p,): the logarithm of each item's number of users.
     - `best_epoch`: the number of the epoch with the smallest held-out loss, counted from 1.
-    - `losses`: the mean loss of a training interaction in every epoch.
-    - `validation_losses`: the mean loss of a held-out interaction after every epoch.
+    - `losses`: for every epoch, the mean of the losses of all training interactions.
+    - `validation_losses`: for every epoch, the mean of the losses of all held-out interactions
+      after the epoch.
     """
 
     parameters: Parameters

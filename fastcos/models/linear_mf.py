@@ -56,8 +56,8 @@ class LinearMF(FactorModel):
     - Eq. 1: s = σ²/(σ²+λ). Eq. 1 determines the product AB', but not A and B. The symmetric
       solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D, B
       D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. The penalty of
-      Eq. 1 weights all rows of AB' equally. With exact dropout of the inputs, the weight of an
-      item's row would instead depend on the norm of the item's column in X.
+      Eq. 1 weights all rows of AB' equally. Exact dropout of the inputs would weight the rows
+      unequally: the weight of an item's row would depend on the norm of the item's column in X.
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). The solution of Eq. 2 is
       unique up to a rotation. If a singular value σ is at most λ, the corresponding columns of A
       and B are zero; ``effective_rank_`` is the number of non-zero columns.
@@ -245,15 +245,16 @@ class LinearMF(FactorModel):
         return model._shrink(shrinkage, strength)
 
     def default_regularization(self, objective: str) -> float:
-        """Return the λ at which an objective begins to suppress direction number k/5.
+        """Return the default λ of an objective, which depends on singular value number k/5.
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
         values in this simulation exceed 100. In general, number the singular values from 1 in
         descending order. Let m be k/5, rounded up, and let σ be the singular value with the number
-        m. The default λ is σ² for Eq. 1 and σ for Eq. 2. For k up to 5, σ is the largest singular
-        value. If σ is the largest singular value, λ = σ would make all columns of the solution of
-        Eq. 2 zero, so the default λ for Eq. 2 is σ/2.
+        m. The default λ is σ² for Eq. 1 and σ for Eq. 2, so both objectives begin to suppress
+        directions at the singular value σ. For k up to 5, σ is the largest singular value. If σ is
+        the largest singular value, λ = σ would make all columns of the solution of Eq. 2 zero, so
+        the default λ for Eq. 2 is σ/2.
 
         Examples
         --------

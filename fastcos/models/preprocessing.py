@@ -44,8 +44,9 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
     Subtracting both the row means r and the column means m is called double centring. In the matrix
     X - r 1' - 1 m' + μ, where μ is the overall mean, every row and every column sums to 0. If the
-    function returns both row means and column means, it subtracts the overall mean from the column
-    means, so that the overall mean is not subtracted twice. Source: arXiv:2403.05440, footnote 1.
+    function returns both row means and column means, it first subtracts the overall mean from each
+    column mean. Otherwise, the overall mean would be subtracted from X twice. Source:
+    arXiv:2403.05440, footnote 1.
 
     Examples
     --------
@@ -137,8 +138,8 @@ class StandardizeColumns(_Transformer):
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
-            # Sum the squared deviations from the column mean, first of the non-zeros, then of the
-            # zeros.
+            # Sum the squared deviations from the column mean. The first sum contains the non-zeros;
+            # the zeros are added afterwards.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
             n_zeros = n - np.bincount(X.indices, minlength=p)
@@ -279,8 +280,9 @@ class ShiftedPPMI(_Transformer):
     ``fit`` computes the shifted PPMI of every pair of different items, and stores the values in
     ``ppmi_``. ``ppmi_`` is a CSR matrix (p, p), which is symmetric only for β = 1. ``transform``
     returns the product of X and ``ppmi_``. The SVD of ``ppmi_`` approximates skip-gram with
-    negative sampling. Skip-gram does not replace negative values by 0, and its loss is weighted, so
-    its factors generally differ from the factors of this SVD.
+    negative sampling. The factors of skip-gram generally differ from the factors of this SVD,
+    because skip-gram does not replace negative values by 0, and because the loss of skip-gram is
+    weighted.
 
     Parameters
     ----------

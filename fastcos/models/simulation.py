@@ -77,8 +77,8 @@ class Simulation(NamedTuple):
     user_preference : ndarray (n, C), float64
         Preference p_uc of every user u for every cluster c; the preferences of a user sum to 1.
     parameters : dict
-        The values of the arguments that determine the data, including the values that the preset
-        chose: ``simulate_interactions(**parameters)`` returns the same data.
+        The arguments that reproduce the data, including the values that the preset chose. The call
+        ``simulate_interactions(**parameters)`` returns the same data.
     """
 
     X: Any
@@ -129,8 +129,9 @@ def simulate_interactions(
     cluster preferences p_uc, and interacts with k_u different items. The items of a user u are
     drawn one after another, without replacement. The probability of item i is proportional to p_uc
     p_i, where c is the cluster of item i. The number k_u follows a power law with the exponent
-    ``user_exponent``. The preset chooses the details that the paper does not specify. The arguments
-    from ``cluster_probabilities`` to ``activity_distribution`` override choices of the preset.
+    ``user_exponent``. The preset chooses the details that the paper does not specify. To override a
+    choice of the preset, pass one of the arguments from ``cluster_probabilities`` to
+    ``activity_distribution``.
 
     All random numbers follow their distributions exactly, except for float64 rounding errors. The
     function needs memory for the interactions and for the n C cluster preferences, but not for an n
@@ -153,11 +154,13 @@ def simulate_interactions(
         to 20 otherwise.
     preset : str
         A name in ``fastcos.models.presets()``. The default "zipf_bounded" applies the power laws of
-        the paper to ranks: the popularity of an item depends on its rank in its cluster. A user's
-        number of interactions follows a power law and is from 1 to n_items.
+        the paper to ranks. The items of a cluster are ranked, and the popularity of an item depends
+        on its rank. A user's number of interactions follows a power law and is from 1 to n_items.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
-        Probabilities with which items are assigned to the clusters: all equal ("uniform"), drawn
-        from a Dirichlet distribution of concentration 1 ("dirichlet"), or proportional to an array.
+        The probability of each cluster when an item is assigned to a cluster. With "uniform", all
+        clusters have the same probability. With "dirichlet", the probabilities are drawn from a
+        Dirichlet distribution of concentration 1. If an array is passed, the probabilities are
+        proportional to its entries.
     popularity_distribution : str, optional
         The distribution of the item popularities in a cluster. The exponent of the cluster is β.
         With "rank_zipf", the items of the cluster are ranked at random, and the popularity is
@@ -378,7 +381,8 @@ def _draw_items(
 
     The weight of item i for user u is ``preference[u, item_cluster[i]] * popularity[i]``. If fewer
     than activity[u] items have a positive weight, the user gets all items of positive weight. The
-    function takes time proportional to the number of interactions, not to n p.
+    time of the function is proportional to the number of interactions. It does not grow with the
+    number n p of all pairs of a user and an item.
 
     - `preference` (n, C): the cluster preferences of the users.
     - `item_cluster` (p,), `popularity` (p,): the clusters and the popularities of the items.

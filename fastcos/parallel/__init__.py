@@ -12,11 +12,11 @@ in the threads that call fastcos, in the threads of this package's pool, and in 
             |-- backend "pool": the calling thread and the pool's threads take one block at a time
             +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
 
-Most output arrays come from :func:`unfilled`, and contain a value that no kernel writes. A row that
-no block has written can therefore be recognised. To save time, the module ``search.launch`` leaves
-its output arrays uninitialised. Each block writes only its own rows, so results are bit-for-bit
-identical for any number of threads. A thread that changes a shared object holds
-:func:`writer_lock`. A :class:`lazy_attribute` is computed once, at first use, even if several
+Most output arrays come from :func:`unfilled`, which fills them with a value that no kernel ever
+writes. A row that no block has written can therefore be recognised. To save time, the module
+``search.launch`` leaves its output arrays uninitialised. Each block writes only its own rows, so
+results are bit-for-bit identical for any number of threads. A thread that changes a shared object
+holds :func:`writer_lock`. A :class:`lazy_attribute` is computed once, at first use, even if several
 threads ask for it at the same time. In a forked child process, no lock of fastcos is held, even if
 a thread of the parent process held the lock during the fork. Code that multiplies or factorises
 matrices with NumPy or SciPy holds :func:`blas_lock`. If the matrices are small and the code runs

@@ -34,8 +34,8 @@ _FLAGS = {
 class _Child(NamedTuple):
     """A compiling process, its error file, its deadline, and the id of its parent process.
 
-    `errors` is the file that receives the error messages of the compiling process. If the compiling
-    process is still running at the time `deadline` (a value of `time.monotonic()`), it counts as
+    `errors` is the file that receives the error messages of the compiling process. `deadline` is a
+    value of `time.monotonic()`. A compiling process that is still running at this time counts as
     failed. `parent` is the id of the process that started the compiling process.
     """
 
@@ -50,7 +50,7 @@ LOCK_NAME = "background"
 
 
 class State:
-    """The compiling process that this process has started, and the reason for a failure.
+    """The compiling process that this process has started, and the reason if compiling failed.
 
     `child` is None while no compiling process is running, and `failure` is "" unless a
     compiling process could not be started or has failed.

@@ -78,7 +78,7 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread within the ``with`` block, if no other thread can notice the limit.
+    """Limit BLAS to one thread within the ``with`` block, if this limit affects no other thread.
 
     Between two kernels, use ``one_blas_thread`` for products and factorisations of small matrices.
     If OpenBLAS uses several threads, its threads wait for each other at every column of a
@@ -86,17 +86,17 @@ def one_blas_thread() -> Iterator[None]:
     fewer cores are free for the next kernel. Without the limit, an SVD and an audit take 1.3 times
     as long on two idle cores. On busy cores, an audit even takes 5 times as long.
 
-    In OpenBLAS, all threads of a process share one setting for the number of threads. Even the
-    OpenBLAS function ``openblas_set_num_threads_local``, which is meant for the calling thread,
-    sets the number of threads of the whole process in builds without OpenMP. Another thread of the
-    program may change the number of BLAS threads during the ``with`` block, for example by
-    ``threadpoolctl.threadpool_limits``. The end of the ``with`` block would then undo this change.
-    During the ``with`` block, the number of BLAS threads is 1. If another thread saved this number,
-    and restored it after the block, BLAS would stay limited to one thread. Therefore BLAS is
-    limited only if all other threads of the process are daemons; a worker of a
-    ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads are ignored, because they
-    seldom call BLAS. Examples of daemon threads are the threads of our pool, the threads that draw
-    progress bars, and the threads of a notebook's kernel.
+    In OpenBLAS, all threads of a process share one setting for the number of threads. The OpenBLAS
+    function ``openblas_set_num_threads_local`` is meant for the calling thread. In builds without
+    OpenMP, however, even this function sets the number of threads of the whole process. Another
+    thread of the program may change the number of BLAS threads during the ``with`` block, for
+    example by ``threadpoolctl.threadpool_limits``. The end of the ``with`` block would then undo
+    this change. During the ``with`` block, the number of BLAS threads is 1. Suppose that another
+    thread saves this number during the block and sets it again after the block: BLAS would then
+    stay limited to one thread. Therefore BLAS is limited only if all other threads of the process
+    are daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads
+    are ignored, because they seldom call BLAS. Examples of daemon threads are the threads of our
+    pool, the threads that draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

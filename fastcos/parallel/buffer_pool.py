@@ -49,7 +49,7 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], bool]:
-    """Return the same array as `empty`, and True if an earlier array has used the same memory."""
+    """Return an array as `empty` does, and whether an earlier array has used its memory."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     reused = None
@@ -94,7 +94,7 @@ class _Block:
 
 
 def _take(size: int) -> _Block | None:
-    """Return a free block of `size` to 2 * `size` bytes, or None."""
+    """Return a free block that has from `size` to 2 * `size` bytes, or None if there is none."""
     for _ in range(len(_free_blocks)):
         try:
             block = _free_blocks.popleft()

@@ -8,8 +8,9 @@ This module, and no other module, distinguishes three kinds of rows:
 * All other rows are float32 or float64 rows in memory, which need no conversion.
 
 Kernels can read the narrow types int8, float16 and bfloat16. Rows of float16 are stored as uint16,
-and rows of bfloat16 are stored as int16. The function ``kernels.records.rows_of`` recognises the
-original type by the stored type, and the kernels convert the numbers in registers.
+and rows of bfloat16 are stored as int16. The function ``kernels.records.rows_of`` infers the
+original type from the stored type: it reads uint16 as float16, and int16 as bfloat16. The kernels
+convert the numbers in registers.
 """
 
 import contextlib
@@ -31,8 +32,8 @@ _MIN_ROWS = 64
 # row, the operating system maps up to 16 pages of memory. The number of rows is small, so that
 # these pages do not take much memory.
 _ROWS_PER_RELEASE = 256
-# One thread copies this number of bytes of a memory map, and then releases the pages that contain
-# these bytes.
+# A thread copies about this number of bytes of a memory map at a time. After each copy, the thread
+# releases the pages that contain the copied bytes.
 _BYTES_PER_RELEASE = 1 << 22
 # The names of the narrow types (with one or two bytes per number) that kernels can read. Rows of a
 # narrow type are stored as a view of integers. _BITS maps the name of a narrow type to the type of
@@ -60,7 +61,7 @@ def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
 
 
 def is_read_in_blocks(X: Any) -> bool:
-    """Return whether X is mapped or narrow; in both cases, X must be read block by block."""
+    """Return whether X must be read block by block, because its rows are mapped or narrow."""
     return is_on_disk(X) or is_narrow(X)
 
 
@@ -77,10 +78,10 @@ def as_mapped_rows(
     """Return X as validated rows, or return X unchanged if the caller reads X block by block.
 
     If X is returned unchanged, only its shape and its type are checked. `on_disk` says whether the
-    caller reads mapped rows block by block. `narrow` says whether the caller reads narrow rows (of
-    one- or two-byte numbers) block by block. If `widen` is True, narrow rows are converted to
-    float32 as a whole, even if the argument `narrow` is True. `or_vector` and `is_measured` are
-    passed on to `validation.as_rows`.
+    caller reads mapped rows block by block. `narrow` says whether the caller reads narrow rows
+    block by block; their numbers have one or two bytes. If `widen` is True, all narrow rows are
+    converted to float32 at once, and the argument `narrow` has no effect. `or_vector` and
+    `is_measured` are passed on to `validation.as_rows`.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):
@@ -201,7 +202,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy rows of X to `rows[order[lo:hi]]`, in ascending order of their row numbers."""
+        """Copy rows of X to `rows[order[lo:hi]]`, in ascending order of the row numbers in X."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]

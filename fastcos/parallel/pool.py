@@ -56,9 +56,9 @@ class _Places:
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
     thread. In a KVM virtual machine, a sleeping CPU does not count as idle. After every pause of a
-    few milliseconds, Linux therefore chooses the CPU of the waking thread. A helping thread that is
-    woken on the caller's CPU must wait for the caller. A call on two threads then takes as long as
-    on one thread (docs/dev/costs.md, "Threads after a pause").
+    few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. If a
+    helping thread wakes on the CPU of the caller, it must wait for the caller. A call on two
+    threads then takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class _State:
         self.places = _Places()
         self.is_forked = is_forked
         # This is None until prange has been tried in this process. Afterwards, it is "" if prange
-        # is safe; if prange is not safe, it is the reason.
+        # is safe; otherwise, it is the reason why prange is not safe.
         self.prange_fault: str | None = None
         # The cached attributes that threads are computing now. Each key consists of the id of an
         # object and the name of its attribute. Each value consists of the lock of the attribute and
@@ -193,9 +193,9 @@ class lazy_attribute(Generic[Owner, Value]):
     def __get__(self, instance: Owner | None, owner: type) -> Any:
         if instance is None:
             return self
-        # A descriptor without __set__ does not override the __dict__ of the instance. Once the
-        # value is in the __dict__, Python therefore reads it from there, without calling this
-        # method.
+        # A descriptor without __set__ does not override the __dict__ of the instance. As soon as
+        # the __dict__ contains the value, Python therefore reads the value from the __dict__ and no
+        # longer calls this method.
         with attribute_lock(instance, self._name):
             fields = vars(instance)
             if self._name not in fields:
@@ -243,7 +243,7 @@ def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -
 def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """For every target, return the first row i for which `cumulative[i] + i` reaches the target."""
+    """For every target, return the smallest i with `cumulative[i] + i` at or above the target."""
     # The bisection computes cumulative[i] + i for only a few rows, because computing it for all
     # rows would take 2 ms per 400,000 rows.
     value = cumulative.item
@@ -337,9 +337,9 @@ class _Job:
             try:
                 raise error
             finally:
-                # The error refers to this frame by its traceback. If this frame kept its own
-                # reference to the error, the two would keep each other, and thus the caller's
-                # arrays, in memory.
+                # The traceback of the error refers to this frame. If this frame also referred to
+                # the error, the frame and the error would keep each other in memory, together with
+                # the caller's arrays.
                 del error
 
     def _report(self, progress: Progress | None) -> None:
@@ -413,10 +413,14 @@ class _Job:
             except KeyboardInterrupt as raised:
                 interrupt = raised
         # A task that is still in the queue refers to this job, so the job must not keep the
-        # caller's arrays in memory.
-        self._arguments = ()
+        # caller's arrays in memory. Functions that run native code also refer to these arrays.
+        self._function, self._arguments = _run_nothing, ()
         if interrupt is not None:
             raise interrupt
+
+
+def _run_nothing(lo: int, hi: int) -> None:
+    """Stand for the function of a job that has ended."""
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:

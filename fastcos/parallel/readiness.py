@@ -1,4 +1,4 @@
-"""Decide whether a search runs compiled kernels, or NumPy code until kernels are compiled.
+"""Decide what a search runs: the compiled kernels or, until they are compiled, NumPy code.
 
 Compiling the search kernels takes about half a minute of processor time, once per machine. Until
 the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, while
@@ -9,8 +9,8 @@ the price, and then buy. There are two simpler plans: never to compile, and to c
 first search. Compared with the better of these two plans, the searches take at most about twice as
 long.
 
-The kernels read rows of every number type (``kernels.records.Rows``), so they are compiled once and
-not once per number type. A process that has compiled all search kernels leaves a mark in the code
+The same kernels read rows of every number type (``kernels.records.Rows``), so one compilation
+serves all number types. A process that has compiled all search kernels leaves a mark in the code
 cache.
 """
 

@@ -91,7 +91,8 @@ class SimilarityMapsDisplay(NotebookFigure):
     model : str
         The numbers of users and items, the rank, λ and the seed, which are shown below the panels.
     boundaries : ndarray
-        The positions at which the label changes, as fractions of the width of a map.
+        The positions at which the label changes. The left edge of a map is 0, and the right edge is
+        1.
     names : list of str
         The names of the labels in the order of their blocks; empty without labels.
     figure_, axes_
@@ -269,7 +270,7 @@ def _title(row: RescalingScores) -> str:
 
 @dataclass
 class ExponentGridDisplay(Display):
-    """A heat map of the AUC with which cosines recover the labels under D = S^a Σ^b.
+    """A heat map that shows how well cosines recover the labels (AUC) under D = S^a Σ^b.
 
     Attributes
     ----------
@@ -297,7 +298,7 @@ class ExponentGridDisplay(Display):
 
     @classmethod
     def from_comparison(cls, comparison: Comparison) -> "ExponentGridDisplay":
-        """Make the display from the exponent grid of a comparison that has labels."""
+        """Display the exponent grid of a comparison; the comparison must have labels."""
         auc_of = {(row.shrinkage, row.spectrum): row.pair_auc for row in comparison.grid}
         shrinkage = sorted({row.shrinkage or 0.0 for row in comparison.grid})
         spectrum = sorted({row.spectrum or 0.0 for row in comparison.grid})
@@ -409,7 +410,7 @@ class RescalingsDisplay(Display):
     ----------
     norms : dict of str to ndarray (k,)
         For each rescaling, the norms of the columns of the item embeddings, divided by the largest
-        norm. A cosine weights a dimension by the square of its norm.
+        norm. In a cosine, the weight of a dimension is the square of the norm of its column.
 
     Examples
     --------
@@ -425,7 +426,7 @@ class RescalingsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, model: "LinearMF") -> "RescalingsDisplay":
-        """Make the display from a model of Eq. 1; raise ValueError for a model of Eq. 2."""
+        """Return the display of a model of Eq. 1; raise ValueError for a model of Eq. 2."""
         validation.as_choice("the objective of the model", model.objective, ("dropout",))
         norms = {}
         for named in rescalings():

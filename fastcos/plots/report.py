@@ -43,9 +43,9 @@ class RobustnessDisplay(Display):
     """The robustness curve: bounds on the share of neighbours that survive rescalings.
 
     The horizontal axis is the condition number up to which rescalings are allowed. The share of
-    neighbours that survive every allowed rescaling lies in the shaded band. A single rescaling may
-    preserve more neighbours than the band shows. A vertical line marks the condition number to
-    which the verdict refers.
+    neighbours that survive every allowed rescaling lies in the shaded band. A larger share of the
+    neighbours may survive a single rescaling. A vertical line marks the condition number to which
+    the verdict refers.
 
     Examples
     --------
@@ -139,8 +139,8 @@ class DimensionSharesDisplay(Display):
 class LabelRecoveryDisplay(Display):
     """The scale of each latent dimension under two rescalings.
 
-    One set of markers shows the rescaling under which cosines recover the labels worst. The other
-    set shows the rescaling under which cosines recover the labels best.
+    One set of markers shows the rescaling under which cosines recover the labels worst. Another set
+    of markers shows the rescaling under which cosines recover the labels best.
 
     Examples
     --------

@@ -65,10 +65,10 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
 compiled only after ``fit``, the first search that needs packed rows packs them. In the first search
 with a given k and a given number of queries (at most 64), the index plans the search of each of its
-parts, and usually stores one launch per part (``prepared``). The next search with the same k and
-queries of the same shape and number type runs the stored launches without planning. Some searches
-cannot be prepared, for example searches with a large k, or most searches of an index that has
-grouped equal rows. If a search cannot be prepared, the index stores this fact.
+parts, and usually stores one launch per part (``prepared``). If the next search has the same k, and
+its queries have the same shape and number type, it runs the stored launches without planning. Some
+searches cannot be prepared, for example searches with a large k, or most searches of an index that
+has grouped equal rows. If a search cannot be prepared, the index stores this fact.
 
 A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
@@ -82,8 +82,8 @@ upper bound on the score. In this case, ``filter_refine`` finds candidates by th
 ranks the candidates by their exact scores. There is no module for the measure "cosine": it is a row
 of the table in ``fastcos/similarity/table.py``, like most other measures without parameters. A
 search compares raw scores, which order the items in the same way as the scores of the measure.
-``results.neighbors_of`` converts the raw scores of the neighbours to scores of the measure; on the
-warm path, ``PreparedSearches.search`` does so.
+``results.neighbors_of`` converts the raw scores of the neighbours to scores of the measure; if the
+search takes the warm path, ``PreparedSearches.search`` converts them.
 
 The planner consists of the functions of three modules. These functions only compute plans: they
 change no data and start no threads. The plans depend on sizes, on a few facts about values (such as
@@ -96,9 +96,9 @@ whether norms are moderate), and on the constants of ``cost_model.COSTS``::
     batches    called by sources and explain: the queries of a batch, and the rows on disk that form
                a segment
 
-A plan does not depend on the values of the queries, for example on their norms. Nor does a plan
-depend on how many pairs the bounds rule out. Modules that do not belong to the planner make the
-following decisions about a search:
+A plan depends neither on the values of the queries, for example their norms, nor on how many pairs
+the bounds rule out. Modules that do not belong to the planner make the following decisions about a
+search:
 
 * The packed form of the rows is chosen when an index is fitted, or when a search packs rows.
   ``layout.tile_layout`` chooses int8 codes or float32 numbers. If there are groups of equal rows
@@ -106,8 +106,7 @@ following decisions about a search:
   sample of the rows decides whether a direction is subtracted from all rows
   (``packing._common_direction``). A second sample of the rows decides whether a projection is
   added, and how many axes it has (``projection._may_pay``, ``projection._directions``). The planner
-  does not choose the packed form of the rows, but learns from ``SegmentSizes`` how the rows are
-  packed.
+  does not choose the packed form of the rows; it reads in ``SegmentSizes`` how the rows are packed.
 * ``parallel.readiness`` decides whether a search runs kernels or NumPy, and starts a compilation if
   necessary. ``scan`` stores this decision in a ``Machine`` object, which the planner reads.
 * The instruction set, the number of threads and the working memory are settings (``config``) or
@@ -127,11 +126,11 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 
 * ``fit`` has packed the 1,000 rows of the example. The 64 codes of a row are 16 words of 4 bytes.
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
-* The first search of the example is planned. Its plan has the method "packed" and the kernel
-  "few_queries". Its grid has one task, and its ``first_rank`` is 12.
-* The index stores the launch of this search, which contains the kernel call. The plan is the same
-  for any number of threads, so the launch is stored under a key without options. The key is the
-  shape of the queries, (1, 64), their number type, and k.
+* For the first search of the example, the planner makes a plan. The plan has the method "packed"
+  and the kernel "few_queries". Its grid has one task, and its ``first_rank`` is 12.
+* The index stores the launch of the example: the call of the kernel, without the query. The plan is
+  the same for any number of threads, so the launch is stored under a key without options. The key
+  is the shape of the queries, (1, 64), their number type, and k.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The
@@ -145,8 +144,8 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   proved threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are
   never scored in float64.
 
-Each of the following three tables is in the order of imports: an imported module comes before the
-modules that import it at the top of their files.
+In each of the following three tables, an imported module comes before the modules that import it at
+the top of their files.
 
 The modules of the search:
 

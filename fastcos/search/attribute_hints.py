@@ -1,4 +1,4 @@
-"""Errors for attribute names of other libraries; the messages name the attribute to use instead."""
+"""If a user tries an attribute name of another library, the error says which name to use."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar

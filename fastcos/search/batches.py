@@ -11,13 +11,14 @@ from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
 # Segments of memory-mapped items begin at multiples of this many rows. A transform may multiply
-# rows in blocks of this size. Its blocks are then the same whether it reads the items segment by
-# segment or all at once. The transformed rows are therefore also the same, bit for bit.
+# rows in blocks of this size. The transform may read the items segment by segment or all at once;
+# its blocks are the same in both cases. The transformed rows are therefore also the same, bit for
+# bit.
 SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries a batch may contain, so that their rows and results fit in memory."""
+    """Return how many queries form a batch, so that a batch with its results fits in memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
@@ -52,9 +53,9 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the memory limit, in bytes, for float32 copies of blocks of low-precision rows.
 
-    ``n_bytes`` is the size of all original rows. The result is ``n_bytes`` or a minimum that may
-    depend on ``n_columns``, whichever is larger. If there are many rows, the copies therefore take
-    at most as much memory as the original rows.
+    ``n_bytes`` is the size of all original rows. The result is ``n_bytes``, but never less than a
+    minimum, which may depend on ``n_columns``. If there are many rows, the copies therefore take at
+    most as much memory as the original rows.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

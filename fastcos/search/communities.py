@@ -25,8 +25,9 @@ def community_detection(
     skipped if an earlier community already contains its centre. A neighbourhood that is not skipped
     forms a new community, without the rows that belong to an earlier community. A new community
     with fewer than ``min_community_size`` members is dropped. Every member of a community is
-    similar to the centre of the community. The groups of :func:`fastcos.search.near_duplicates` are
-    different: two rows of a group may be connected only by a chain of similar rows.
+    similar to the centre of the community. Communities differ from the groups of
+    :func:`fastcos.search.near_duplicates`: two rows of such a group may be connected only by a
+    chain of similar rows.
 
     The result is exact: cosines are computed in float64 from the original embeddings and compared
     in float32. The function computes all cosines twice, which takes O(m^2 d) time.

@@ -24,9 +24,9 @@ class CostModel:
     They only select candidates, which are rows that may be among the best. The candidates are then
     scored exactly in float64.
 
-    The planner chooses a method by thresholds. Most thresholds are ratios, or counts of rows,
-    queries, multiply-adds or bytes; these thresholds are valid for many CPUs. Only a few thresholds
-    are in seconds.
+    To choose a method, the planner compares the sizes of a search with thresholds. Most thresholds
+    are ratios, or counts of rows, queries, multiply-adds or bytes; these thresholds are valid for
+    many CPUs. Only a few thresholds are times in seconds.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -96,13 +96,13 @@ class CostModel:
     # steps of the search. If there are fewer panels of queries than threads, the threads divide the
     # rows among themselves; otherwise, they divide the queries.
     max_queries_sharing_rows: int = 64
-    # A search uses a further thread only if the thread has at least this many bytes of codes to
-    # read. For fewer than min_bytes_per_thread bytes, waking the thread and merging its results
+    # A search uses a further thread only if this thread would read at least this many bytes of
+    # codes. For fewer than min_bytes_per_thread bytes, waking the thread and merging its results
     # would take longer than the thread saves.
     min_bytes_per_thread: int = 1 << 23
-    # Reading the codes one more time takes as long as comparing the codes with this many queries.
-    # With AMX, this number of queries is larger than with other instruction sets, because a tile of
-    # AMX compares a whole panel of queries at once.
+    # Comparing this many queries with the codes takes as long as reading the codes once. With AMX,
+    # this number of queries is larger than with other instruction sets, because a tile of AMX
+    # compares a whole panel of queries at once.
     queries_per_reading: int = 4
     queries_per_reading_amx: int = PANEL
     # The largest number of panels in a range. Ranges should be long, because thresholds and
@@ -123,8 +123,8 @@ class CostModel:
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, as a multiple of the time for comparing one panel of
-    # queries. We measured an overhead of 0.1. A larger number is used, so that the planner chooses
-    # the plan with larger blocks if two plans take about the same time.
+    # queries. This number is larger than 0.1, the overhead that we measured. If two plans take
+    # about the same time, the planner therefore chooses the plan with larger blocks.
     block_overhead_panels: float = 0.5
     # A search with many queries divides the queries among the threads. If there are more than
     # max_threads_without_ranges threads, the search may also divide the rows into ranges. The rows
@@ -159,7 +159,7 @@ class CostModel:
     # A search that scores every pair is divided into tasks. If the rows have fewer than 64 columns,
     # each task scores pairs_per_task pairs, which takes about 2 ms.
     pairs_per_task: int = 100_000
-    # If there are few queries, a task scores one query with only a part of the rows. The search
+    # If there are few queries, a task scores only a part of the rows, for one query. The search
     # then has at most this many tasks.
     max_tasks_per_search: int = 64
     # The number of queries that a thread compares with all rows at once in a range search.
@@ -182,19 +182,19 @@ class CostModel:
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
     # threshold is the score that has a certain rank among these best scores. Let N be the number of
-    # rows in the sample that are among the k best of all rows. The rank is computed from a number
-    # that N rarely exceeds: the expected value of N plus threshold_deviations standard deviations
-    # of N. The first threshold is therefore too high for only one query in a hundred. What happens
-    # to such a query depends on the search. If the search compares queries in blocks, it searches
-    # all rows again for a query whose first threshold is too high. If the search compares queries
-    # one by one, the kernel itself corrects the first threshold (``task_grid.guess_rank``). The
-    # search of the rows is then not repeated.
+    # rows in the sample that are among the k best of all rows. The rank is computed from the
+    # expected value of N plus threshold_deviations standard deviations of N, because N rarely
+    # exceeds this sum. The first threshold is therefore too high for only one query in a hundred.
+    # What happens to such a query depends on the search. If the search compares queries in blocks,
+    # it searches all rows again for a query whose first threshold is too high. If the search
+    # compares queries one by one, the kernel itself corrects the first threshold
+    # (``task_grid.guess_rank``). The search of the rows is then not repeated.
     threshold_deviations: float = 2.33
     # Of every max_sample_stride consecutive panels, at least one is in the sample.
     max_sample_stride: int = 16
     # The sample contains at least this many panels, so that the estimate of the first threshold is
     # reliable. If there are fewer panels, the sample contains all of them. For very few queries,
-    # half as many panels are sampled, because a search of very few queries scores the sampled
+    # this minimum is only half as large, because a search of very few queries scores the sampled
     # panels twice.
     min_sampled_panels: int = 32
     # Because the codes have rounding errors, a margin is added to the rank of the first threshold.
@@ -207,7 +207,8 @@ class CostModel:
 
     # A projection stores for each row a second, shorter code: the coordinates of the row along a
     # few principal axes of the rows. A search first compares the query with the short codes, which
-    # rule out most rows. It then compares the query with the full codes of the remaining rows only.
+    # rule out most rows. After that, the search reads the full codes of only the remaining rows,
+    # and compares the query with them.
 
     # The number of axes onto which rows are projected. None means that a sample of the rows
     # determines this number, and 0 means that the rows are not projected. Only tests set a positive
@@ -217,14 +218,14 @@ class CostModel:
     # columns, drawing the sample of rows would take longer than the projection saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
-    # If ``fit`` added no projection to an index, a projection may be added later: after the
+    # If ``fit`` added no projection to an index, a projection may be added later, as soon as the
     # searches of the index have performed this number of multiply-adds in total.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
-    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier, because
-    # min_work_to_project is multiplied by a factor. The factor is share_of_work_to_project_avx2 if
-    # k is at most usual_k[0]. For a larger k, the factor is k / usual_k[0] times as large, but it
-    # never exceeds 1.
+    # (docs/dev/costs.md, "AVX2"). With AVX2, min_work_to_project is therefore multiplied by a
+    # factor, so that a projection is added earlier than with VNNI. The factor is
+    # share_of_work_to_project_avx2 if k is at most usual_k[0]. For a larger k, the factor is k /
+    # usual_k[0] times as large, but it never exceeds 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # projection_widths contains the numbers of axes whose costs are compared. max_projected_share
     # is the largest allowed ratio of the number of axes to the number of columns. If the ratio is
@@ -244,10 +245,11 @@ class CostModel:
     max_spread: float = 0.4
     # While a search for k neighbours reads the rows, the threshold of a query rises to the k-th
     # best score of the query. The rank of the threshold is its position among all scores of the
-    # query, counted from the highest score. While the threshold rises, its rank falls to k. Each
-    # pair (k, r) in threshold_ranks says that r is the average rank of the threshold during a
-    # search for k neighbours. For each number of axes, the costs are averaged over the values of k
-    # in usual_k; the number of axes with the lowest average is chosen.
+    # query, counted from the highest score. As the threshold rises, fewer scores are above it, so
+    # its rank decreases to k. Each pair (k, r) in threshold_ranks says that r is the average rank
+    # of the threshold during a search for k neighbours. For each number of axes, the costs are
+    # averaged over the values of k in usual_k; the number of axes with the lowest average is
+    # chosen.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -262,8 +264,8 @@ class CostModel:
     pair_cost_per_column: float = 2.0
     # A projection is added only if it is estimated to make the tiles at least this many times as
     # fast. The first number is for searches with few queries, and the second number is for searches
-    # with many queries. A small gain would not pay: every query must first be projected, and the
-    # time for float64 scores stays the same.
+    # with many queries. A smaller gain is not worth the cost: every query must first be projected,
+    # and computing the float64 scores takes as long as without a projection.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -286,9 +288,11 @@ class CostModel:
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
     # bias, and its state in the search.
     read_bytes_per_row: int = 160
-    # The bytes that are reserved for the int8 code of each entry while rows are encoded and packed.
+    # For each entry of a row, the number of bytes that are reserved for its int8 code while the row
+    # is encoded and packed.
     read_bytes_per_code: int = 2
-    # The bytes that an entry of a row takes while the measure transforms the row in float64.
+    # For each entry of a row, the number of bytes that are needed while the measure transforms the
+    # row in float64.
     read_bytes_per_encoded_entry: int = 16
     # The number of bytes for each neighbour of a query. Three rankings of the neighbours are in
     # memory at the same time, and each ranking stores 16 bytes per neighbour.
@@ -406,7 +410,7 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return how many seconds `n_threads` threads together take to read data.
+    """Return how many seconds reading data takes if `n_threads` threads share the work.
 
     `size` is the size of the data in bytes, which determines whether the data stays in the caches.
     `read` is the number of bytes that the threads read; if they read the data several times, `read`

@@ -1,8 +1,8 @@
 """Find groups of equal rows, so that a row that occurs many times is searched only once.
 
 Equal rows have equal scores with every query. Suppose that the items contain g copies of a row, and
-that each copy is also a query. The bounds of the tiles cannot rule out any of the g copies, so all
-g^2 pairs would be scored in float64. If equal rows are grouped, only one row of each group is
+that each copy is also a query. The bounds of the tiles cannot rule out any pair of two copies, so
+all g^2 pairs would be scored in float64. If equal rows are grouped, only one row of each group is
 searched.
 """
 
@@ -42,11 +42,11 @@ class DuplicateGroups(NamedTuple):
 
 
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
-    """Return the groups of equal rows with equal biases, or None if few rows repeat.
+    """Return the groups of equal rows with equal biases, or None if too few rows have copies.
 
-    The function takes O(n d) time. If ``packing.norms_repeat`` returns False, ``find_duplicates``
-    would return None, because too few rows are equal. Callers call ``norms_repeat`` first, because
-    it takes less time than ``find_duplicates``.
+    The function takes O(n d) time. If ``packing.norms_repeat`` returns False, too few rows have
+    copies, so a call of ``find_duplicates`` would only return None. Callers call ``norms_repeat``
+    first, because it takes less time than ``find_duplicates``.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
@@ -120,16 +120,17 @@ def expand(
 ) -> Ranking:
     """Return row numbers and raw scores (n, k) of the best items in the best groups of each query.
 
-    Equal queries are searched only once, as one distinct query. ``group_of_query`` (n,) contains,
-    for each query, the index of its distinct query. ``groups`` is the ranking of the k + 1 best
-    groups of each distinct query; it contains the first row number and the raw score of each group.
-    The function uses only the field ``self_rows`` of ``exclusions``.
+    Equal queries are searched only once: one of them, the distinct query, stands for all of them.
+    ``group_of_query`` (n,) contains, for each query, the index of the distinct query that stands
+    for it. ``groups`` is the ranking of the k + 1 best groups of each distinct query; it contains
+    the first row number and the raw score of each group. The function uses only the field
+    ``self_rows`` of ``exclusions``.
 
-    The best k + 1 groups contain the best k items, for the following reason. If a group ranks above
-    the group of an item, at least one row of the former group ranks above the item. If an item is
-    one of the best k items, at most k - 1 items rank above it. In addition, the query itself may
-    rank above the item, although the query is excluded from the results. Therefore, at most k
-    groups rank above the group of the item.
+    The best k + 1 groups contain the best k items, for the following reason. If a group A ranks
+    above the group of an item, at least one row of A ranks above the item. If an item is one of the
+    best k items, at most k - 1 items rank above it. In addition, the query itself may rank above
+    the item, although the query is excluded from the results. Therefore, at most k groups rank
+    above the group of the item.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

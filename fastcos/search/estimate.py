@@ -92,7 +92,7 @@ def _of_all_pairs(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Return the estimate for the methods that score every pair: "score_all" and "numpy".
+    """Return the estimate of a search by "score_all" or "numpy", which score every pair.
 
     m is the number of rows that the search compares with each query.
     """
@@ -138,12 +138,12 @@ def _of_tiles(
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # The projection rules out most rows. The share of the remaining rows is estimated as
-        # share_after_projection. Only the full codes of the remaining rows are compared.
+        # The projection rules out most rows. It is assumed that a share of share_after_projection
+        # of the rows remains. Only the full codes of the remaining rows are compared.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
-    # The share of all pairs of panels that the search multiplies.
+    # The number of pairs of panels that the search multiplies, as a share of all pairs.
     share = 1.0
     if plan.kernel == "self_join":
         # A self-join multiplies each pair of blocks once. Before that, it estimates the thresholds:

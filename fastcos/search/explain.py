@@ -67,7 +67,7 @@ class SearchExplanation:
     batch_queries, n_batches : int
         The number of queries of a batch, and the number of batches.
     n_segments : int
-        How many segments each batch searches.
+        The number of segments that are searched for each batch of queries.
     estimate : Estimate
         The estimate of the whole search.
     buffer_bytes : float
@@ -312,9 +312,9 @@ def explain_groups(
         has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # Groups that are not small are searched in one of two ways. Each tuple describes one way: a
-    # mask of the groups that are searched in this way, the number of threads that search one group,
-    # and the number of groups that are searched at the same time.
+    # Groups that are not small are searched in one of two ways. Each tuple describes one way. It
+    # contains a mask of the groups that are searched in this way, the number of threads that search
+    # one group, and the number of groups that are searched at the same time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),

@@ -1,4 +1,4 @@
-"""Exact top-k search by measures whose scores have upper bounds that follow from inner products.
+"""Exact top-k search by measures for which inner products give upper bounds on the scores.
 
 The search first ranks items by a raw score, which is an inner product. The raw score of an item
 determines an upper bound on its exact score. The search then computes the exact scores of the few
@@ -28,8 +28,8 @@ from fastcos.validation import Floats, Integers
 # The largest number of steps by which _min_raw_scores lowers a raw score. Each step is twice as
 # long as the previous step.
 _DOUBLINGS = 40
-# After the last step, a bisection halves this step _HALVINGS times. The remaining error is less
-# than 2 % of the length of the last step.
+# After the last step, a bisection halves the interval between the last two raw scores _HALVINGS
+# times. The remaining error is less than 2 % of the length of the last step.
 _HALVINGS = 6
 
 
@@ -169,11 +169,11 @@ def _min_raw_scores(
     """Return, for each query, a raw score below which no item needs to be scored exactly.
 
     An item whose raw score is lower than the returned number has an exact score below
-    ``min_scores`` (n,). The function starts with the raw scores of the last candidates,
-    ``last_scores`` (n,). It lowers each raw score in steps, of which each is twice as long as the
-    previous step. The steps end when a raw score is so low that its upper bound is below
-    ``min_scores``. A bisection within the last step then raises the raw score again, as far as the
-    upper bound stays below ``min_scores``. If the upper bound is still at least ``min_scores``
+    ``min_scores`` (n,). The function starts with the raw score of the lowest-ranked candidate of
+    each query, ``last_scores`` (n,). It lowers each raw score in steps; each step is twice as long
+    as the previous step. The steps end when a raw score is so low that its upper bound is below
+    ``min_scores``. A bisection within the last step then looks for the highest raw score whose
+    upper bound is still below ``min_scores``. If the upper bound is still at least ``min_scores``
     after the last step, the result is -inf.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9

@@ -46,7 +46,7 @@ class ExcludedItems(NamedTuple):
         )
 
     def take(self, queries: slice | Integers) -> "ExcludedItems":
-        """Return the excluded items of only these queries, in the order of ``queries``."""
+        """Return the excluded items of the queries in ``queries``, in this order."""
         if isinstance(queries, slice):
             return self.of_range(queries.start, queries.stop)
         starts, ends = self.indptr[queries], self.indptr[queries + 1]
@@ -128,7 +128,7 @@ def as_pairs(name: str, matrix: Any, shape: tuple[int, int]) -> tuple[Integers, 
 def lists_without_pairs(
     lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
 ) -> tuple[Integers, Integers]:
-    """Remove from the list of each query the items that the query must not find."""
+    """Remove the items that a query must not find from the list of this query."""
     indptr, positions = lists
     queries = np.arange(len(indptr) - 1)
     pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions
@@ -166,8 +166,8 @@ class SearchFilters:
         A matrix of queries x positions, whose non-zeros are the pairs that must not be found.
     dropped : ndarray (m,)
         A few positions that no query may find. The search itself does not exclude the dropped
-        positions. Instead, the caller searches for m additional neighbours, and ``drop_positions``
-        removes the dropped positions from the result.
+        positions: the caller searches for m additional neighbours, and ``drop_positions`` removes
+        the dropped positions from the result.
     """
 
     allowed: Any

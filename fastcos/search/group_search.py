@@ -7,8 +7,8 @@ one thread. ``plan.plan_groups`` chooses one of three methods for each group::
     is_tiled          one thread searches the group by tiles, while others search other groups
     is_segment        all threads together search the group as a segment of its own
 
-A group is packed for tiles once this search and all earlier searches together contain enough
-queries of the group.
+A group is packed for tiles as soon as enough queries have searched it, in this search and in all
+earlier searches together.
 """
 
 import itertools
@@ -135,7 +135,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these queries together; none of the groups becomes a segment."""
+        """Search the groups of these queries together, and make no group a segment of its own."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 # A search accepts any k up to this number, and pads the results if the index holds fewer items. A
 # search accepts a larger k only if the index has at least k positions. If k is larger than this
-# number and larger than the number of positions, it is probably a mistake. In addition, the padding
-# would fill the memory.
+# number and larger than the number of positions, it is probably a mistake, and the padding of the
+# results could use up the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
@@ -97,13 +97,13 @@ class SimilarityIndex:
     equal scores are ordered by position. After any changes, results are bit-for-bit identical to
     those of a new index that contains the same rows in the order of their positions.
 
-    If the measure has the capability ``append``, the methods ``add``, ``upsert`` and ``remove``
-    take time proportional to the number of changed rows, on average. The measures with the
-    capability ``append`` ("cosine", "dot", "neg_euclidean" and "angular") learn nothing from the
-    items and compare the original rows. With any other measure, the index fits the measure again
-    and packs all items again after every change. Many threads may search at the same time, even
-    while another thread changes the index. A search uses either all items from before a change or
-    all items from after the change. An index can be used in a forked child process.
+    If the measure has the capability ``append``, the average time that the methods ``add``,
+    ``upsert`` and ``remove`` take is proportional to the number of changed rows. The measures with
+    the capability ``append`` ("cosine", "dot", "neg_euclidean" and "angular") learn nothing from
+    the items and compare the original rows. With any other measure, the index fits the measure
+    again and packs all items again after every change. Many threads may search at the same time,
+    even while another thread changes the index. A search uses either all items from before a change
+    or all items from after the change. An index can be used in a forked child process.
 
     A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``
     writes the changes, and ``refresh`` loads changes that another process has saved.
@@ -355,8 +355,9 @@ class SimilarityIndex:
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query; n may be 0.
         k : int
-            The number of neighbours per query. k may be at most 65,536 or the number of positions,
-            whichever is larger. If a query can find fewer than k items, its neighbours are padded.
+            The number of neighbours per query. The largest allowed k is 65,536 or, if there are
+            more positions, the number of positions. If a query can find fewer than k items, its
+            neighbours are padded.
         allowed : array_like, or sparse (n, p), optional
             The positions at which items can be found: a mask over all positions, or an array of
             positions (``positions_of(ids)``). If ``allowed`` is a sparse matrix, the non-zeros of
@@ -364,8 +365,8 @@ class SimilarityIndex:
             items.
         exclude : sparse (n, p), optional
             A matrix with a non-zero for each (query, position) pair that the results must not
-            contain. A matrix that was made before items were added has fewer columns, and does not
-            exclude any of the new items.
+            contain. If items were added after the matrix was made, the matrix has fewer columns,
+            and none of the new items is excluded.
         allowed_ids, exclude_ids : array_like of ids, or list of such arrays, optional
             With ``allowed_ids``, only items with these ids can be found; with ``exclude_ids``, no
             items with these ids can be found. A list of n arrays contains separate ids for each
@@ -599,9 +600,9 @@ class SimilarityIndex:
         """Group the items that are connected by pairs with a score of at least ``min_score``.
 
         The method works like :func:`fastcos.search.near_duplicates`, but does not need to pack the
-        items. To keep only one item of each group, call ``remove(ids_of(positions))`` with the
-        positions of all other items. If items were added or removed since ``fit``, the rows are
-        copied once, which takes memory in addition to ``working_memory``.
+        items. To keep only one item of each group, remove the other items: call
+        ``remove(ids_of(positions))`` with their positions. If items were added or removed since
+        ``fit``, the rows are copied once, which takes memory in addition to ``working_memory``.
 
         Parameters
         ----------
@@ -639,7 +640,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> Rescored:
-        """Return the k best candidates of each query, and the number of missing true neighbours.
+        """Return the k best candidates of each query, and how many true neighbours they leave out.
 
         The method works like :func:`fastcos.search.rescore`, but also searches the index for the
         true neighbours. Therefore ``missing`` is an exact number and not a bound. The search for
@@ -705,9 +706,9 @@ class SimilarityIndex:
             canaries stay in the directory until you pass other canaries.
         replace : bool
             Whether to replace the index in the directory even if it belongs to another model. Two
-            indexes with different numbers of columns belong to different models. If the index in
-            the directory has a model name, and this index does not have the same model name, the
-            two indexes also belong to different models. In a process that has opened the replaced
+            indexes with different numbers of columns belong to different models. The two indexes
+            also belong to different models if the index in the directory has a model name, and this
+            index has no model name or a different one. In a process that has opened the replaced
             index, ``refresh`` raises an error, and searches continue to use the replaced index.
 
         Raises
@@ -773,7 +774,7 @@ class SimilarityIndex:
             Whether to read every file and compare it with its checksum.
         model : str, optional
             The name of the model that embeds your queries. An error is raised if the index was
-            saved with another model name, or with none.
+            saved without a model name or with a different one.
 
         Returns
         -------
@@ -813,9 +814,9 @@ class SimilarityIndex:
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
             if the directory now contains an index of another model. Two indexes with different
-            numbers of columns belong to different models. If this index has a model name, and the
-            saved index does not have the same model name, the saved index also belongs to another
-            model. After a ValueError, searches continue to use the old items.
+            numbers of columns belong to different models. The saved index also belongs to another
+            model if this index has a model name, and the saved index has no model name or a
+            different one. After a ValueError, searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()
@@ -868,7 +869,7 @@ class SimilarityIndex:
         return state.ids_at(state.live_positions())
 
     def positions_of(self, ids: Any) -> Integers:
-        """Return the positions of the items with these ids, for ``allowed`` and ``exclude``.
+        """Return the positions of the items with these ids, for use in ``allowed`` and ``exclude``.
 
         Parameters
         ----------
@@ -894,8 +895,8 @@ class SimilarityIndex:
         Parameters
         ----------
         positions : array_like of int64
-            Positions in an array of any shape. For -1, and for the position of a removed item, the
-            result contains -1, or "" if the ids are strings.
+            Positions in an array of any shape. If an entry is -1, or the position of a removed
+            item, the result contains -1, or "" if the ids are strings.
 
         Returns
         -------

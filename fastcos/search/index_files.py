@@ -206,7 +206,7 @@ class _PartArrays:
         return array
 
     def distinct(self, name: str, size: int, count: int, *, ascending: bool) -> Any:
-        """Return an array (count,), which must hold distinct integers from 0 to ``size`` - 1."""
+        """Check that an array (count,) holds distinct integers from 0 to size - 1; return it."""
         array = self.of_shape(name, (count,), _INTEGER_TYPES)
         low, high = array.min(initial=0), array.max(initial=0)
         if low < 0 or high >= max(size, 1):

@@ -1,11 +1,11 @@
 """The parts of an index: each part contains rows and their ids, and small parts are merged.
 
 When items are added to an index, they form a new part, so that no old row is copied. When items are
-removed, their rows stay in the part, but searches skip these rows. The items of a part that were
-not removed are called live. A search is fast if the index has few parts and few removed rows.
-Therefore every change also merges small parts, and rewrites every part in which less than half of
-the rows are live. Over all changes of an index, a row is copied O(log p) times on average. For each
-range of part sizes, the number of parts whose rows have the same number type is limited::
+removed, their rows stay in the part, but searches skip these rows. An item of a part is called live
+until it is removed. A search is fast if the index has few parts and few removed rows. Therefore
+every change also merges small parts, and rewrites every part in which less than half of the rows
+are live. Over all changes of an index, a row is copied O(log p) times on average. The number of
+parts of each size is limited, separately for each number type of the rows::
 
     live rows of a part         below 4,096    to 16,384    to 65,536    to 262,144    ...
     largest number of parts               1            3            3             3
@@ -31,9 +31,9 @@ from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
-# Two parts are merged immediately if each of them has fewer live rows than this number. If a single
-# row is added, at most this number of rows is therefore packed, unless larger parts are merged as
-# well (docs/dev/costs.md, "small parts of an index").
+# Two parts are merged immediately if each of them has fewer live rows than this number. When a
+# single row is added, at most this number of rows is therefore packed (docs/dev/costs.md, "small
+# parts of an index"). More rows are packed only if larger parts are merged as well.
 _SMALL_PART = 4096
 # The names that the arrays of packed items have in a saved directory. The record that kernels read
 # has the same names for these arrays, except for the array "order" (``_RENAMED_FIELDS``).
@@ -107,7 +107,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class IndexPart:
-    """A segment in memory, the ids of its rows, and the key that its file names contain.
+    """A segment in memory, the ids of its rows, and the key that is a part of its file names.
 
     ``is_mapped`` says whether the arrays are memory maps of the files of a saved index.
     """
@@ -198,7 +198,7 @@ class IndexPart:
 
 @dataclass(frozen=True, eq=False)
 class MappedPart:
-    """Rows that stay in a memory map, and their ids; no item is ever added or removed.
+    """Memory-mapped rows and their ids; items can be neither added nor removed.
 
     The position of an item is the number of its row. ``ids`` is None if the ids are the positions.
     """
@@ -213,7 +213,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part, which consists of memory-mapped rows and has no codes."""
+        """The memory that the part takes: only memory-mapped rows, and no codes."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:

@@ -39,7 +39,7 @@ from fastcos.validation.ids import NO_ID, Ids, are_strings, format_id
 
 @dataclass(frozen=True, eq=False)
 class IndexState:
-    """The items of an index at one moment, in the forms that searches and lookups of ids need.
+    """The items of an index at one moment, in forms for searching and for looking up ids.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class IndexState:
         return ids_at(self.parts, positions)
 
     def rows_at(self, positions: Integers) -> npt.NDArray[Any]:
-        """Return the float32 or float64 rows (m, d) of the live items at positions (m,)."""
+        """Return the live items at positions (m,) as rows (m, d) of float32 or float64."""
         masks, matrices = [], []
         for part in self.parts:
             row_numbers, is_live = part.find_rows(positions)

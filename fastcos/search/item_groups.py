@@ -55,7 +55,7 @@ class SegmentOrder:
         return self._n_queries
 
     def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
-        """Return the sizes of a segment with only this group, to plan a search of the group."""
+        """Return the sizes that a segment of only this group has, to plan a search of the group."""
         group_segment = self._segments.get(group)
         if group_segment is not None:
             return group_segment.sizes()
@@ -87,8 +87,8 @@ class SegmentOrder:
             if not group_segment.uses_numpy():
                 group_segment.scaling = self.scaling
             self._segments[group] = group_segment
-        # The group is packed when it is searched for the second time. If the group were packed at
-        # once, a single search with few queries would be slower.
+        # The group is packed when it is searched for the second time. If the group were packed in
+        # its first search, a single search with few queries would take longer than without packing.
         else:
             group_segment.pack()
         return group_segment
@@ -102,8 +102,8 @@ def _short_codes(codes: Integers, n_groups: int) -> Integers:
 class ItemGroups:
     """The group of the item at each position; an object of this class never changes.
 
-    ``labels`` (g,) contains the distinct groups in ascending order. ``codes`` (p,) contains, for
-    each position, the index of its item's group in ``labels``.
+    ``labels`` (g,) contains the distinct groups in ascending order. ``codes`` (p,) contains one
+    number for each position: the place in ``labels`` where the group of the item is.
     """
 
     def __init__(

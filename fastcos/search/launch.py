@@ -3,8 +3,8 @@
 If ``SearchPlan.launch_is_whole_search`` is True, a search for few queries is a single launch, and
 the plan names the kernel. A launch calls the kernel once, or once per task if the plan has several
 tasks. A task is a range of the rows or a block of queries. All arguments of the kernel except the
-queries follow from the plan and from the packed rows. ``prepared`` stores launches for the next
-searches of an index, and ``scan`` runs a launch once.
+queries follow from the plan and from the packed rows. ``prepared`` stores each launch for later
+searches of the same index; ``scan`` runs a launch only once.
 """
 
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ class Launch:
     k : int
         The number of rows to find for each query.
     n_units : int
-        How many units the tasks divide among themselves. For the kernel that searches blocks of
-        queries, a unit is a task of the grid; for every other kernel, a unit is a panel.
+        The number of units of work, which are divided among the tasks. For the kernel that searches
+        blocks of queries, a unit is a task of the grid; for every other kernel, a unit is a panel.
     blocks : ndarray or None
         The units at which the tasks begin and end (``parallel.row_blocks``). None stands for a
         single task, which runs in the calling thread.
@@ -62,7 +62,8 @@ class Launch:
         Whether the launch is the same for any number of threads. It must also be the same for any
         working memory that is not unusually small. ``SearchPlan`` has the same field.
     entry : callable or None
-        The machine code of the kernel, if there is a single task; None before the first run.
+        The machine code of the kernel; None before the first run, and None if there are several
+        tasks.
     """
 
     kernel: Any

@@ -1,4 +1,4 @@
-"""Check that queries, calibrations and saved indexes belong to the model that made an index's rows.
+"""Check whether queries, calibrations and saved indexes belong to the model of an index.
 
 If two rows were made by different models, their score is meaningless, but the score does not reveal
 the mistake. An index can therefore store the name of the model that made its rows. The name is

@@ -57,7 +57,8 @@ from fastcos.validation import Floats, Integers
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # Before BLAS multiplies rows, this many entries are converted at once to the type of the product
 # (32 MiB of float32). BLAS is called once per conversion. On busy cores, every call of BLAS waits
-# some milliseconds for its threads, so there should be few conversions of many entries each.
+# some milliseconds for its threads. To keep the number of calls small, a conversion should contain
+# many entries.
 _ENTRIES_PER_CONVERSION = 1 << 23
 # While another process compiles the kernels, a search with at most this number of queries uses
 # np.vecdot, which runs in one thread. A search with more queries uses BLAS. On a machine with two

@@ -24,7 +24,8 @@ from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, match_type
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
-# The seed of the random signs by which a rotation spreads a row over its coordinates.
+# A rotation uses random signs to spread a row over its coordinates. This number is the seed of
+# these signs.
 _ROTATION_SEED = 20240308
 # The configuration of the tile registers of AMX.
 _TILE_REGISTERS = validation.read_only(tiles.configuration())
@@ -88,8 +89,9 @@ class ItemScaling(NamedTuple):
         empty if nothing is added. If rows are compared by distance or are shifted, the offset of an
         item is computed from its row; otherwise, the offset is the bias of the item.
     unit, offset_unit : float
-        Two powers of two: rows are multiplied by ``unit``, and offsets by ``offset_unit``. If the
-        score is the cosine, each row is divided by its norm, and ``unit`` is 1.
+        Two powers of two: rows are multiplied by ``unit``, and offsets are multiplied by
+        ``offset_unit``. If the score is the cosine, each row is divided by its norm, and ``unit``
+        is 1.
     """
 
     rows: RowScaling
@@ -144,7 +146,7 @@ def norms_repeat(norms: Floats) -> bool:
 def scale_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
 ) -> ItemScaling:
-    """Return the scaling of all items; the shift is computed from the items in ``numbers``.
+    """Return the scaling of all items; only the items in ``numbers`` determine the shift.
 
     ``numbers`` contains row numbers in ascending order. For p items, the function takes O(p) time,
     or O(p d) time if the items are shifted.
@@ -220,7 +222,7 @@ def have_moderate_norms(norms: Floats) -> bool:
 
 
 def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
-    """Return PackedItems whose panels are the rows themselves, in O(m) time.
+    """Return PackedItems in O(m) time, with the unpacked rows themselves in place of panels.
 
     The rows must be float32 and have moderate norms. An incomplete last panel is left out.
     """
@@ -336,9 +338,10 @@ def pack_queries(
 ) -> Any:
     """Compute the factors that scale queries to norms of at most about 1; return a kernel record.
 
-    The scaling of each query includes a weight, by which the offsets of items are multiplied; the
-    weight is at most 2^20. The queries are converted to the type in which the items are searched.
-    ``allowed`` contains the rows that are allowed in the results; None allows all packed items.
+    The scaling of each query includes a weight of at most 2^20; the offsets of the items are
+    multiplied by this weight. The queries are converted to the type in which the items are
+    searched. ``allowed`` contains the rows that are allowed in the results; None allows all packed
+    items.
     """
     queries, n = match_type(queries, packed.rows), len(queries.norms)
     rows = records.rows_of(queries.rows)
@@ -364,7 +367,7 @@ def pack_queries(
 
 
 def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> Any:
-    """Return the record with which kernels score queries (n, d) and items (m, d) exactly.
+    """Return the record from which kernels compute exact scores of queries (n, d) and items (m, d).
 
     The queries are converted to the type in which the items are searched.
     """
@@ -426,7 +429,7 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # the error of the filter. Without a shift in this direction, nearly all pairs would be scored in
 # float64. In an earlier version, which lacked this shift, a search by the centred cosine took 60
 # times as long as a search by the plain cosine (docs/dev/benchmarks.md). If many rows are close to
-# one direction, this direction is therefore the shift, and not the mean.
+# one direction, the shift is therefore this direction instead of the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

@@ -11,10 +11,10 @@ without data. The functions make these decisions:
   plans range searches;
 * ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` decide when
   duplicates are grouped and when a projection is added;
-* ``n_candidates`` returns how many items an ``UpperBounded`` measure scores first;
-  ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
+* ``n_candidates`` returns how many items a search by an ``UpperBounded`` measure scores in its
+  first round; ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
 
-Like this module, ``task_grid``, ``batches`` and ``cost_model`` read no row and start no thread.
+The modules ``task_grid``, ``batches`` and ``cost_model`` also read no row and start no thread.
 ``task_grid`` divides the work of a method among threads, and is called by the functions of this
 module. ``batches`` computes how many queries and rows fit the working memory, and is called by
 ``sources``. ``cost_model`` contains the numbers by which methods are compared. ``scan`` runs a
@@ -98,14 +98,14 @@ class SegmentSizes:
         search with many queries faster.
     n_distinct : int or None
         The number of distinct rows; None if they have not been counted. If grouping equal rows
-        would not save time, the value is ``n_live``.
+        would not save time, ``n_distinct`` equals ``n_live``.
     has_moderate_norms : bool or None
         Whether float32 products of the rows neither overflow nor underflow; None if the norms have
         not been checked.
     n_live_of_index : int or None
         The total number of live rows in this segment and in all segments that are searched together
-        with it. None if this segment is searched by itself, for example because it contains the
-        rows of one group.
+        with it. None if no other segment is searched together with this segment, for example
+        because this segment contains the rows of one group.
     """
 
     n_rows: int
@@ -177,12 +177,12 @@ class SearchPlan:
         The division of the search into tasks for threads.
     first_rank : int
         For the kernels "few_queries" and "projected_queries": the rank of the first threshold. The
-        kernel scales the largest product of each panel. The ``first_rank``-th largest of the scaled
-        products is the first threshold. Rows whose products reach the first threshold are scored
-        first.
+        kernel scales the largest product of each panel. The scaled product with the rank
+        ``first_rank``, counted from the largest, is the first threshold. Rows whose products reach
+        the first threshold are scored first.
     sample : ThresholdSample
-        For every kernel except "few_queries": the panels from which the first threshold of a query
-        is estimated.
+        For every kernel except "few_queries": the panels that are sampled to estimate the first
+        threshold of a query.
     capacity : int
         For the kernels "few_blocks", "query_blocks" and "self_join": how many candidates the buffer
         of a query can hold.
@@ -191,17 +191,18 @@ class SearchPlan:
         pairs. If they rule out too few pairs to save time, the kernel stops using them
         (``kernels.projection_filter``).
     fits_all_options : bool
-        Whether the plan is the same for any number of threads, and for any working memory unless it
-        is unusually small.
+        Whether the plan is the same for any number of threads and any working memory. An unusually
+        small working memory may nevertheless change the plan.
     needed_rows : float
-        How many of the best packed rows a query needs, so that on average k of them are allowed in
-        the results. This number is larger than k if some of the packed rows are not allowed.
+        The number of best packed rows that must be found for a query so that, on average, k of
+        these rows are allowed in the results. This number is larger than k if some of the packed
+        rows are not allowed.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
         For "distinct": the plan for the distinct rows. For "repack": the plan for the newly packed
-        rows, which only this search uses. For "unpacked": the plan for the last rows, which do not
-        fill a panel.
+        rows, which only this search uses. For "unpacked": the plan for the rows at the end that do
+        not fill a panel.
     reasons : tuple of str
         The reasons for the method, and the reasons against other methods.
     """
@@ -507,8 +508,8 @@ def _plan_distinct(
     """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # One of the best groups may contain no row except the query itself, and the query must not be
-    # returned. Therefore, the search finds the k + 1 best groups.
+    # The query itself must not be returned, but one of the best groups may contain no other row.
+    # Therefore, the search finds the k + 1 best groups.
     request_groups = dataclasses.replace(
         request, k=min(request.k + 1, n_distinct), is_self_join=False
     )
@@ -524,10 +525,10 @@ def _plan_distinct(
 
 
 def n_candidates(k: int, n_items: int) -> int:
-    """Return how many of ``n_items`` items an ``UpperBounded`` measure scores first.
+    """Return how many of ``n_items`` items a search by upper bounds scores in its first round.
 
-    The items with the largest upper bounds are scored first. If the k best of the scored items
-    might not be the k best of all items, more items are scored (``filter_refine``).
+    The first round scores the items with the largest upper bounds. If the k best of the scored
+    items might not be the k best of all items, more items are scored (``filter_refine``).
     """
     return min(n_items, k + cost_model.COSTS.extra_candidates)
 
@@ -567,7 +568,7 @@ def _plan_allowed(
 ) -> SearchPlan | None:
     """Plan a search of only the allowed rows, or return None if a search with a mask is faster.
 
-    The unit of all times is the time that the tiles take to read one row.
+    All times are in units of the time that the tiles take to read one row.
     """
     n, m = request.n_queries, request.n_allowed or 0
     if scores_are_faster(n, m, segment.n_live, costs):
@@ -591,7 +592,8 @@ def _plan_allowed(
             "the allowed rows are not packed, because their codes would exceed the working memory"
         )
         return None
-    # The search of the packed rows is planned again, after their duplicates have been counted.
+    # After the duplicates among the packed rows have been counted, the search of these rows is
+    # planned again.
     rows = SegmentSizes(
         segment.n_rows, segment.n_columns, m, segment.row_type, n_distinct=m,
         has_moderate_norms=segment.has_moderate_norms,
@@ -624,8 +626,8 @@ def _plan_packed(
     # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
     # rows of every segment, even if the segment is small. Scoring every pair of a small segment
     # would be faster than scanning its packed rows. However, only a search that scans packed rows
-    # can be prepared. Preparing a search saves more time than scoring every pair would save. A
-    # search with a mask is an exception, because a mask may allow fewer than k rows.
+    # can be prepared. A prepared search saves more time than a search that scores every pair would
+    # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
     # allowed rows. Each query therefore finds k rows, as ``prepared`` requires. ``is_scanned``
@@ -665,7 +667,8 @@ def _plan_packed(
     # With AMX, searching for a block of queries is not faster with a projection than without one.
     # The reason is that multiplying a tile takes less time than the other steps of a search. We
     # measured searches with many queries among 20,000 to 60,000 rows of 384 to 1,536 columns on
-    # Sapphire Rapids. With a projection, they were 0.84 to 1.03 times as fast as without one.
+    # Sapphire Rapids. With a projection, the speed of these searches was 0.84 to 1.03 times their
+    # speed without one.
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     use_projection = has_projection and k <= segment.projection_max_k[1] and not has_registers
     if not use_projection:
@@ -819,12 +822,12 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return the grid, the capacity and the sample of the pass that follows ``n_passes`` passes.
+    """Return the grid, the capacity and the sample of the next pass, after ``n_passes`` passes.
 
     The first pass follows the plan and may estimate thresholds. Later passes do not estimate
-    thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, the tasks must
-    have shared a wrong threshold. In all later passes, the rows are not divided into ranges, so
-    tasks share no thresholds.
+    thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, the reason is a
+    wrong threshold that the tasks have shared. In all later passes, the rows are not divided into
+    ranges, so tasks share no thresholds.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample
@@ -850,7 +853,7 @@ def may_project(
 
 
 def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
-    """Return the number of multiply-adds after which a search for k rows adds a projection."""
+    """Return the total work, in multiply-adds, at which a search for k rows adds a projection."""
     share = 1.0
     if layout.isa == "avx2":
         # With a larger k, a search computes more float64 scores. A projection does not reduce the

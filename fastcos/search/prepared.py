@@ -17,20 +17,20 @@ results.
 1. Only k and a mask of the items limit the results. The only option that the caller may set is the
    number of threads. ``SimilarityIndex.search`` checks condition 1 before it calls
    ``PreparedSearches.search``. ``allowed_ids`` and ``exclude_ids`` are permitted if they are the
-   same for all queries. The ids are then converted to a mask; a few excluded ids are instead
-   dropped from the results.
-2. The plan for each part of the index says that a single launch searches the whole part. The
-   measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
+   same for all queries. The ids are then converted to a mask; if only a few ids are excluded, they
+   are dropped from the results instead.
+2. According to the plans, a single launch searches the whole of each part of the index. The measure
+   compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. k is an int, a launch can read the queries (``_can_be_read``), and no query has a norm that is
    zero, very small or very large. No plan mentions the condition on the norms, because plans do not
    depend on the values of the queries.
 
-A search whose launches are stored needs only the methods ``search`` and ``_merge`` of
-``PreparedSearches``. These methods find and run the stored launches, and convert the results of the
-launches. Only queries of a form that a launch can read are found by their shape and number type, so
-the form is not checked again. ``_find_or_plan`` is called in four cases:
-no launches are stored, the stored launches are outdated, the key of the stored launches contains
-the options, or the call passes a mask or a number of threads.
+If the launches of a search are stored, the search needs only the methods ``search`` and ``_merge``
+of ``PreparedSearches``. These methods find and run the stored launches, and convert the results of
+the launches. Launches are stored only for shapes and number types that a launch can read, so a
+search that finds its launches does not check the shape and the number type again. ``_find_or_plan``
+is called in four cases: no launches are stored, the stored launches are outdated, the key of the
+stored launches contains the options, or the call passes a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,7 +56,8 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 # An index remembers at most this many searches. For each of them, the index stores either launches
 # or the value _NOT_PREPARABLE.
 _MAX_STORED = 256
-# The launches of one search: one launch for each part of the index, with the segment of the part.
+# The launches of one search. Each part of the index has one launch, which is stored together with
+# the segment of the part.
 _Launches = tuple[tuple[Launch, Segment], ...]
 # This value is stored for a search that cannot be prepared, so that _find_or_plan does not plan the
 # search again.
@@ -161,7 +162,8 @@ class PreparedSearches:
     ) -> _Launches:
         """Return stored launches, or plan the search and store its launches.
 
-        If ``allowed`` restricts the search, its launches are always new and are not stored.
+        If ``allowed`` restricts the search, the method always makes new launches and does not store
+        them.
         """
         if not (self._can_be_read(shape, number_type) and k > 0):
             return _NOT_PREPARABLE
@@ -184,14 +186,14 @@ class PreparedSearches:
         launches = self._plan(n, k, options, None)
         if len(self._launches) >= _MAX_STORED:
             self._launches.clear()
-        # If a search cannot be prepared with some options, it cannot be prepared with any options.
-        # _NOT_PREPARABLE is therefore stored under a key without options.
+        # If a search cannot be prepared with one set of options, it cannot be prepared with any
+        # other set. _NOT_PREPARABLE is therefore stored under a key without options.
         fits_all_options = all(launch.fits_all_options for launch, _ in launches)
         self._launches[key if fits_all_options else (*key, options)] = launches
         return launches
 
     def _can_be_read(self, shape: tuple[int, ...], number_type: np.dtype[Any]) -> bool:
-        """Return whether queries of this shape and type are rows that a launch can read.
+        """Return whether a launch can read queries of this shape and type without conversion.
 
         The rows must be native float32 or float64 numbers, and must have as many columns as the
         items. Queries of any other form must be validated and converted, so no prepared search can
@@ -218,7 +220,8 @@ class PreparedSearches:
             allowed_rows = segment.live if mask is None else segment.allow_mask(mask)
             # The packed rows are read before the plan is made. If a projection is added after this
             # line, the segment gets new packed rows, but the launch still refers to the old ones.
-            # ``search`` compares the two, and so recognises that the launch is outdated.
+            # ``search`` recognises that the launch is outdated, because it compares the packed rows
+            # of the launch with those of the segment.
             packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), allowed_rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
@@ -226,7 +229,8 @@ class PreparedSearches:
                 return _NOT_PREPARABLE
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far. The mask may
-                # exclude the packed row of a group and allow another row of the group.
+                # exclude the packed row of a group but allow another row of the group, so all rows
+                # of the group must be packed.
                 packed = segment.packed
             filters = kernel_records.NO_FILTERS
             if allowed_rows is not None:
@@ -236,7 +240,7 @@ class PreparedSearches:
 
 
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
-    """Return whether an index prepares a search, given the plan for each part of the index.
+    """Return whether an index prepares a search; ``plans`` contains one plan per part of the index.
 
     Each part must be searched by a single launch. The measure must compare original rows, because a
     prepared search does not encode its queries.

@@ -299,7 +299,7 @@ def principal_axes(sample: Floats32, p: int) -> Floats32:
 
 
 def rotated(axes: Floats32) -> Floats32:
-    """Return the axes (d, p) after a random rotation within the subspace that they span.
+    """Rotate the axes (d, p) at random within the subspace that they span, and return them.
 
     Along principal axes, the first coordinates of a row would be much larger than the others, so
     the int8 codes of the row would have larger rounding errors.
@@ -354,7 +354,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
 def _directions(
     sample: Floats32, queries: Floats32, weighted_offsets: Floats32, n_items: int
 ) -> tuple[Floats32, list[int]] | None:
-    """Return the axes (d, p) that make searches fastest, and their ``largest_k`` (see ``Axes``).
+    """Return the axes (d, p) that make searches fastest, and the field ``largest_k`` of ``Axes``.
 
     The function returns None if searches are fastest without a projection. ``n_items`` is the
     number of items from which ``sample`` was drawn. The other arguments are described in
@@ -409,7 +409,7 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return which share of the (query, row) pairs each projection would not rule out.
+    """For each projection, return the share of the (query, row) pairs that it cannot rule out.
 
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first

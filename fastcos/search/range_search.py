@@ -212,7 +212,7 @@ class _RawScoreBounds:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Pairs of a query and a position with their raw scores, ordered by query and position."""
+    """Pairs of a query and a position, and their raw scores; sorted by query, then by position."""
 
     counts: npt.NDArray[np.intp]  # the number of pairs of each query
     positions: Integers
@@ -220,7 +220,7 @@ class _Pairs:
 
 
 class _SegmentSearch:
-    """The range search of one segment, with the items that the queries are allowed to find."""
+    """The range search of one segment, limited to the items that are allowed in the results."""
 
     def __init__(
         self,
@@ -251,9 +251,9 @@ class _SegmentSearch:
         """Return the row numbers of the candidates of all queries in one array, and the starts.
 
         The candidates of query i are ``rows[starts[i]:starts[i + 1]]``. ``counts`` contains the
-        numbers of candidates that ``count_candidates`` has counted. ``first_query`` is the
-        position, within the whole request, of the first query that is passed to this function, and
-        ``n_planned`` is the number of queries of the whole request.
+        numbers of candidates that ``count_candidates`` has counted. The whole request has
+        ``n_planned`` queries; the first query that is passed to this function is query
+        ``first_query`` of the request.
         """
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
         while True:
@@ -314,9 +314,8 @@ def _qualifying_pairs(
     """Return the (query, item) pairs whose exact raw scores reach the bounds.
 
     ``searches`` contains one range search per segment. ``counts`` contains, for each segment, the
-    number of candidates of each query. ``first_query`` is the position, within the whole request,
-    of the first query that is passed to this function, and ``n_planned`` is the number of queries
-    of the whole request.
+    number of candidates of each query. The whole request has ``n_planned`` queries; the first query
+    that is passed to this function is query ``first_query`` of the request.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)
@@ -403,7 +402,7 @@ def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
 def _smallest_qualifying(
     reach: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Return each query's smallest raw score for which ``reach`` is True; inf if there is none.
+    """Return each query's smallest raw score for which ``reach`` is True, or inf if it never is.
 
     ``reach`` maps one raw score per query (n,) to one boolean per query (n,). If ``reach`` is True
     for a raw score, it must be True for every higher raw score of the same query.

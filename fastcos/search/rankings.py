@@ -49,7 +49,8 @@ def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ra
 def best_of_parts(numbers: Integers, scores: Floats) -> Ranking:
     """Merge the rankings of all parts into the ranking (n, k) of the best items.
 
-    ``numbers`` and ``scores`` (n, parts, k) contain the k best items of each part for each query.
+    For each query and each part, ``numbers`` and ``scores`` (n, parts, k) contain the k best items
+    of the part.
     """
     n, _, k = numbers.shape
     parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, numbers))

@@ -208,13 +208,13 @@ def as_input_rows(
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
     With ``or_empty=True``, the function also accepts an empty matrix (0, d), and returns it in
-    float32. With ``in_memory=True``, the function reads memory-mapped rows into memory. With
-    ``in_blocks=True``, the function returns low-precision rows (of one- or two-byte numbers)
-    unchanged, and the caller converts them block by block. With ``widen=True``, the function
-    converts low-precision rows to float32. With ``is_measured=True``, the function does not check
-    float32 rows for NaN, because the caller passes the rows to ``encode_rows``, which finds any NaN
-    when it computes norms. The arguments ``in_blocks`` and ``is_measured`` have an effect only if
-    the measure has the capability ``append``.
+    float32. With ``in_memory=True``, the function reads memory-mapped rows into memory.
+    Low-precision rows have one or two bytes per number. With ``in_blocks=True``, the function
+    returns low-precision rows unchanged, and the caller converts them block by block. With
+    ``widen=True``, the function converts low-precision rows to float32. With ``is_measured=True``,
+    the function does not check float32 rows for NaN, because the caller passes the rows to
+    ``encode_rows``, which finds any NaN when it computes norms. The arguments ``in_blocks`` and
+    ``is_measured`` have an effect only if the measure has the capability ``append``.
     """
     shape: tuple[int, ...] = getattr(X, "shape", ()) if or_empty else ()
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):

@@ -192,7 +192,7 @@ class WordRotatorsScorer:
         self._items = self._queries if item_bags is None else self._masses("item_bags", item_bags)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the scores of a query's bag with the bags of these items.
+        """Return the scores of the bag of one query with the bags of these items.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Exact scores of another system's candidates, and a bound on the number of missed neighbours."""
+"""Exact scores of candidates from another system, and a bound on how many neighbours it missed."""
 
 from typing import Any, NamedTuple
 
@@ -48,9 +48,9 @@ class Rescored(NamedTuple):
     scores : ndarray (n, k), float32
         The scores of the returned items; -inf in entries without an item.
     missing : ndarray (n,), int64, or None
-        For each query, at most this number of its k nearest items were not returned. If ``missing``
-        is 0 for a query, the returned items are certainly its k nearest items. ``missing`` is None
-        if no ``upper_bounds`` were passed.
+        For each query, an upper bound on how many of its k nearest items are not among the returned
+        items. If ``missing`` is 0 for a query, the returned items are certainly its k nearest
+        items. ``missing`` is None if no ``upper_bounds`` were passed.
     """
 
     indices: npt.NDArray[np.int64]
@@ -100,8 +100,8 @@ def rescore(
         The measure, as in :func:`fastcos.top_k`.
     upper_bounds : array_like (n,), optional
         For each query, the largest score that an item outside of its candidates may have. Pass inf
-        for a query without a known bound, and -inf for a query whose candidates are all items. If
-        ``upper_bounds`` is None, ``missing`` in the result is also None.
+        for a query whose bound is not known, and -inf for a query whose candidates include every
+        item. If ``upper_bounds`` is None, ``missing`` in the result is also None.
     n_threads, working_memory
         The same arguments as in :func:`fastcos.top_k`.
 
@@ -143,10 +143,10 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # No unlisted item has a score above the upper bound. An unlisted item can therefore rank only
-    # above candidates whose scores are at most the upper bound; ``missing`` is the number of these
-    # candidates. A candidate whose score equals the bound is counted, too: an unlisted item with
-    # the same score ranks above this candidate if it has a lower item number.
+    # No unlisted item has a score above the upper bound. An unlisted item can therefore rank above
+    # a candidate only if the score of the candidate is at most the upper bound; ``missing`` is the
+    # number of these candidates. A candidate whose score equals the bound is counted, too: an
+    # unlisted item with the same score but a lower item number would rank above this candidate.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

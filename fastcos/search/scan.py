@@ -1,4 +1,4 @@
-"""Search one segment by its plan, with one function for each method.
+"""Execute the plan for one segment; there is one function for each search method.
 
 ``search_segment`` looks up the facts on which the plan of a search depends, makes the plan, and
 runs the method that the plan chooses. Most methods scan packed rows: tiles multiply int8 codes, and
@@ -254,7 +254,7 @@ def _distinct(
 ) -> Ranking:
     """Search only one row of each group of equal rows (the method "distinct").
 
-    Afterwards, the other rows of each found group are added to the results. Equal queries are
+    Afterwards, all rows that equal a row in the results are added to the results. Equal queries are
     searched only once.
     """
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
@@ -286,7 +286,7 @@ def _repack(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Pack only the allowed rows, for this search alone, and search them (the method "repack")."""
+    """Search only the allowed rows, packed for this one search (the method "repack")."""
     allowed = segment.restricted_to(cast(AllowedRows, request.allowed).row_numbers)
     return search_segment(allowed, queries, request._replace(allowed=None), options)
 
@@ -374,10 +374,10 @@ def _scan_query_blocks(
 def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
     """Return the indices of the queries that have the score 0 with every item.
 
-    If the scores are cosines or inner products, a query of zeros has the score 0 with every item. A
-    bound could therefore rule out no row for this query. If the scores are distances or the items
-    have biases, a zero query has different scores with different items, so it needs the same search
-    as other queries.
+    If the scores are cosines or inner products, a query of zeros has the score 0 with every item.
+    Bounds therefore cannot rule out any row for this query. If the scores are distances or the
+    items have biases, a zero query has different scores with different items, so it needs the same
+    search as other queries.
     """
     zero_queries = np.flatnonzero(queries.norms == 0)
     if packed.metric_type == "euclidean" or packed.arrays.offsets.any():
@@ -389,14 +389,14 @@ def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest thresholds (m,) that all of the k best rows are proved to reach.
+    """Return the largest proved thresholds (m,): all of the k best rows certainly reach them.
 
     The thresholds are in the units of the tiles. ``queries`` (m,) contains the indices of m
     queries, and ``kth_scores`` (m,) contains the k-th best score of each of these queries among all
-    panels. ``initial_thresholds`` (n,) contains one threshold for every query of the search; rows
-    whose scores are below this threshold may be skipped. ``SLACK`` is a bound on relative rounding
-    errors. Before a task reports an unproved threshold, the task raises this threshold by a quarter
-    of ``SLACK``.
+    panels. ``initial_thresholds`` (n,) contains one threshold for every query of the search; a row
+    may be skipped for a query if its score is below the threshold of the query. ``SLACK`` is a
+    bound on relative rounding errors. Before a task reports an unproved threshold, the task raises
+    this threshold by a quarter of ``SLACK``.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
@@ -441,7 +441,7 @@ def score_all(
 def _filter_thresholds(
     scaled_queries: Any, thresholds: Floats, queries: Integers | slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Convert raw scores of these queries to thresholds in the units of the tiles, rounded down."""
+    """Convert raw scores of queries to thresholds in the units of the tiles, and round down."""
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
     bounds: Floats = slopes * thresholds + intercepts
@@ -453,7 +453,7 @@ def _filter_thresholds(
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
     """Return the k lowest row numbers that are allowed for a query of zeros, and scores of 0.
 
-    All queries may find the rows in ``numbers``, which is in ascending order.
+    Every query is allowed to find the rows in ``numbers``, which are in ascending order.
     """
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
     candidates = numbers[: k + len(excluded) + 1]

@@ -27,8 +27,9 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    ``within`` is the range of positions to search; None means all positions. When a segment is
-    searched, the first threshold of each query is its k-th best score in the earlier segments.
+    ``within`` is the range of positions to search; None means all positions. Segments are searched
+    one after another. The first threshold of each query is its k-th best score in the segments that
+    have already been searched.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None
@@ -78,7 +79,8 @@ def _segment_progress(
         def report(n_done: int, total: int) -> None:
             nonlocal n_reported
             part = start + (stop - start) * n_done / total
-            # The reported number of queries never falls, even if some queries are searched twice.
+            # The reported number of queries never decreases, even when some queries are searched
+            # again.
             n_reported = max(n_reported, first + int(part * n_queries))
             progress(n_reported, n)
 

@@ -93,14 +93,14 @@ class Segment:
 
     @parallel.lazy_attribute
     def distinct(self) -> "Segment":
-        """A segment with the same rows, whose searches find only one of several equal rows."""
+        """A segment that has all rows of this segment, but finds only one of several equal rows."""
         groups = self.duplicates
         segment = self.restricted_to(self.live_row_numbers if groups is None else groups.first)
         segment.duplicates, segment.scaling = None, self.scaling
         return segment
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment with the same rows, whose searches return only rows in ``numbers``.
+        """Return a segment that has all rows of this segment, but finds only rows in ``numbers``.
 
         ``numbers`` contains row numbers in ascending order.
         """
@@ -110,13 +110,13 @@ class Segment:
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
-        """Return a segment with the same rows, whose searches skip the rows in ``removed``.
+        """Return a segment that has all rows of this segment, but skips the rows in ``removed``.
 
         ``removed`` contains row numbers. If this segment has packed all of its rows, the new
         segment shares the packed rows with this segment. Searches of the new segment then skip the
-        removed items by means of a mask, which takes O(p) bytes. If this segment has packed no
-        rows, or only one row of each group of equal rows, the new segment starts without packed
-        rows.
+        removed items by means of a mask, which takes O(p) bytes. The new segment starts without
+        packed rows in two cases: if this segment has packed no rows, and if it has packed only one
+        row of each group of equal rows.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -129,9 +129,9 @@ class Segment:
         return remaining_segment
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return, for each position, a row number, and whether the position is in this segment.
+        """For each position, return its row number and whether the position is in this segment.
 
-        The row number of a position that is not in this segment is arbitrary.
+        If a position is not in this segment, its row number is arbitrary.
         """
         n = len(self.encoded.rows)
         if self.positions is None:
@@ -186,7 +186,7 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed items of this segment, and those of its ``distinct``, if they exist."""
+        """The packed items of this segment and of its segment ``distinct``, if they exist."""
         forms = [self.packed_rows]
         if "distinct" in vars(self):
             forms.append(self.distinct.packed_rows)
@@ -198,7 +198,7 @@ class Segment:
         return vars(self).get("packed")
 
     def pack(self) -> None:
-        """Pack the rows that searches without filters need, if the kernels are compiled.
+        """If the kernels are compiled, pack the rows that searches without filters need.
 
         If the kernels are not compiled, and the segment has enough rows for tiles, this method
         starts another process that compiles the kernels. The kernels will be needed, because rows
@@ -263,7 +263,7 @@ class Segment:
         )  # fmt: skip
 
     def look_up(self, fact: plan.Fact) -> None:
-        """Compute a fact on which a plan depends; ``sizes`` then returns the fact as well."""
+        """Compute a fact on which a plan depends, so that ``sizes`` includes this fact."""
         getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
 
     @parallel.lazy_attribute

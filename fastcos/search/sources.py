@@ -78,10 +78,10 @@ class ItemSource(Protocol):
         """Return how many queries form a batch whose rows and results fit in memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return a source with only the items at these positions, so that no other rows are packed.
+        """Return a source that has only the items at these positions; a search packs no other rows.
 
-        A source that is read in blocks returns None, because a search of such a source packs only
-        the allowed rows of each block anyway.
+        If the rows are read in blocks, the method returns None. A restricted source is then not
+        needed, because a search always packs only the allowed rows of each block.
         """
 
     def tasks(
@@ -126,7 +126,7 @@ class FittedItems:
         """Return the number of queries per batch, as ``ItemSource.batch_size`` describes."""
         if memmap.is_read_in_blocks(request.queries):
             return block_sizes(self.rows, request, self.measure, options).queries
-        # Queries that are encoded items are not copied.
+        # If the queries are items that are already encoded, they are not copied.
         are_items = request.are_encoded_items(self.measure, self.segments)
         n_columns = 0 if are_items else request.queries.shape[1]
         return plan_batch(request.k, n_columns, options.working_memory)
@@ -184,7 +184,7 @@ class MappedItems:
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
-        """Return None, because a search packs only the allowed rows of each block."""
+        """Return None: searches of this source always pack only the allowed rows of each block."""
         return None
 
     def tasks(
@@ -217,7 +217,7 @@ class MappedItems:
                 yield FittedItems(self.measure, self.n_items, (segment,))
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> FittedItems:
-        """Return only the rows at these positions, which are read as one segment."""
+        """Read only the rows at these positions, and return them as one segment."""
         require(self.measure, "append")
         row_numbers = np.unique(positions)
         needed_bytes = float(len(row_numbers) * self.rows.shape[1] * self.rows.itemsize)

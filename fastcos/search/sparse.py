@@ -106,9 +106,9 @@ def sparse_top_k(
     if min_score is not None:
         min_score = as_min_score(min_score, get_measure(measure))
         min_float32 = rounded_scores(validation.as_real("min_score", min_score))
-    # A float64 score that is a little too low may still round to min_float32, the smallest float32
-    # score that qualifies. The kernel therefore keeps all pairs whose float64 score is above
-    # ``bound``, the largest float32 number below min_float32.
+    # The smallest float32 score that qualifies is min_float32. A float64 score slightly below
+    # min_float32 may still be rounded up to min_float32. The kernel therefore keeps all pairs whose
+    # float64 score is above ``bound``, the largest float32 number below min_float32.
     bound = float(np.nextafter(min_float32, np.float32(-np.inf)))
     indptr, columns, _ = query_rows.by_row
     exclude_arrays = csr_arrays(exclude)

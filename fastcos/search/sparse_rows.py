@@ -19,7 +19,8 @@ LARGEST_INT32 = 2**31 - 1
 # A kernel that reads all non-zeros of a matrix reads them in blocks of about this many non-zeros.
 _NNZ_PER_PASS = 1 << 20
 # To find out whether all values are 1, or whether all are whole numbers, this many values are
-# examined first. If they already give the answer "no", the remaining values are not examined.
+# examined first. If one of these first values already makes the answer "no", the remaining values
+# are not examined.
 _FIRST_VALUES = 4096
 # columns_by_length does not distinguish columns that have at least this many non-zeros.
 _MAX_SORTED_LENGTH = 2**16 - 1
@@ -113,7 +114,7 @@ class SparseRows:
         return np.argsort(sort_keys, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows with their columns in this order, and with int16 values.
+        """Return the rows with int16 values, and with the columns rearranged by ``order``.
 
         ``order`` contains all column numbers. All values must be whole numbers that fit int16.
         """

@@ -56,7 +56,7 @@ class ThresholdSample:
 
 @dataclass(frozen=True)
 class TaskGrid:
-    """The division of a scan into tasks: each compares a block of queries with a range of rows.
+    """The division of a scan into tasks; a task compares a block of queries with a range of rows.
 
     Attributes
     ----------
@@ -89,10 +89,10 @@ NO_SAMPLE = ThresholdSample()
 def plan_exhaustive(
     n: int, m: int, n_columns: int, k: int, n_threads: int, costs: CostModel
 ) -> TaskGrid:
-    """Divide the float64 scoring of all pairs of n queries and m rows into tasks of about 2 ms.
+    """Divide the computation of n x m float64 scores into tasks that take about 2 ms each.
 
-    A task scores a block of queries with all rows or, if there are few queries, one query with a
-    part of the rows.
+    There are n queries and m rows. A task scores a block of queries with all rows or, if there are
+    few queries, one query with a part of the rows.
     """
     per_task = max(1, costs.pairs_per_task // (1 + n_columns // 64))
     n_ranges = min(max(1, m // max(per_task, 4 * k)), max(1, costs.max_tasks_per_search // n))
@@ -156,14 +156,15 @@ def plan_query_blocks(
 
     Each thread takes one block of queries after another, and compares each block with all rows. On
     a machine with many cores and little memory, the search uses smaller buffers and only some of
-    the cores. The size of the blocks is chosen so that the busiest thread has little work: two
-    threads divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks
-    than threads, the blocks have equal numbers of queries. If there are so few queries that some
-    threads would have no block, the rows, and not the queries, are divided among the threads
+    the cores. The size of the blocks is chosen so that the work is divided evenly: two threads
+    divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks than
+    threads, the blocks have equal numbers of queries. If there are so few queries that some threads
+    would have no block, the rows, and not the queries, are divided among the threads
     (``share_rows``). With many threads, there would be many small blocks of queries, and all codes
-    would be read once per block. To save time, ``_divide_rows`` also divides the rows into ranges,
-    so that blocks can be larger. ``may_share`` says whether the rows may be divided. ValueError is
-    raised if the buffers of one query exceed the working memory.
+    would be read once per block. If dividing the rows into ranges as well saves time,
+    ``_divide_rows`` does this, so that there are fewer and larger blocks. ``may_share`` says
+    whether the rows may be divided. ValueError is raised if the buffers of one query exceed the
+    working memory.
     """
     # The function ``tile_top_k.search_block`` allocates ``per_panel`` bytes for each panel of 32
     # queries, even if the panel is only partly filled. The function also allocates ``small`` or
@@ -199,8 +200,9 @@ def plan_query_blocks(
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
     if n_blocks <= n_threads:
-        # The blocks become equally large, but their number stays the same. With more blocks, more
-        # panels of 32 queries would be only partly filled, and the search would take longer.
+        # All blocks get the same size, but the number of blocks does not change. A larger number of
+        # blocks would leave more panels of 32 queries only partly filled, and the search would take
+        # longer.
         block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:
@@ -255,8 +257,8 @@ def _divide_rows(
 
     ``largest`` is the largest number of query panels in a block. The time of a search is estimated
     as the sum of two times: the time of the scan, and the time of scoring the candidates of every
-    range. The time of the scan is the larger of two times: the time for reading the codes once per
-    query block, and the time for the multiplications of the busiest thread. With two threads,
+    range. The time of the scan is the time for reading the codes once per query block or, if this
+    is longer, the time that the busiest thread needs for its multiplications. With two threads,
     dividing the rows saves no time.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
@@ -294,15 +296,15 @@ def _divide_rows(
 def guess_in_range(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
 ) -> ThresholdSample:
-    """Return which panels of a range are sampled to estimate the first threshold.
+    """Return the sample of the panels of a range from which the first threshold is estimated.
 
     The arguments are those of ``guess_rank``. ``min_sample`` is the smallest number of panels in
     the sample; None stands for the usual number, ``min_sampled_panels``.
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
-    # Every ``stride``-th panel is sampled. If a query needs more rows, more panels must be sampled,
-    # so the stride must be smaller. For example, if the number of panels is twice the number of
-    # rows that the query needs, the stride is at most 4.
+    # Every ``stride``-th panel is sampled. The more rows a query needs, the more panels must be
+    # sampled, and the smaller the stride must be. For example, if there are twice as many panels as
+    # needed rows, the stride is at most 4.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
@@ -312,7 +314,7 @@ def guess_in_range(
 def guess_rank(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, stride: int = 1
 ) -> int:
-    """Return the rank of the first threshold among the best scores of the sampled panels.
+    """Return the rank r: of the best scores of the sampled panels, the r-th is the first threshold.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
     panels are sampled. On average, k of the ``needed_rows`` best rows are allowed in the results.
@@ -337,8 +339,8 @@ def guess_rank(
     # high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
-    # Assume that the n_best rows are distributed over the panels at random. A panel has one of the
-    # highest best scores if it contains at least one of these rows. The returned rank is the
+    # Assume that the n_best rows are distributed over the panels at random. If a panel contains at
+    # least one of these rows, its best score is among the highest. The returned rank is the
     # expected number of such panels, rounded up.
     return min(panels, int(panels * -math.expm1(-n_best / panels)) + 1)
 
@@ -368,9 +370,9 @@ def full_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def sample_of_group(k: int, n_panels: int) -> ThresholdSample:
-    """Return which panels of a group of items are sampled to estimate the first threshold.
+    """Return the sample of a group's panels from which the first threshold is estimated.
 
-    A group has few panels, so a sample with half of the usual number of panels is still a large
+    A group has few panels. The sample may be half as large as usual, because it is still a large
     part of the group.
     """
     costs = cost_model.COSTS

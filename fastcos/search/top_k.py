@@ -53,7 +53,7 @@ def top_k(
         be of any real type, and their numbers are used exactly. The rows may also be tensors in
         main memory, Arrow columns, or table columns that hold vectors. float32 and float64 rows are
         not converted. If the measure has the capability ``append``, rows of float16, bfloat16, int8
-        and int16 are converted to float32 only block by block.
+        and int16 are converted to float32 block by block, and never as a whole.
     items : array_like (m, d), optional
         The rows that are searched. By default, the queries are compared with each other.
     k : int
@@ -81,9 +81,9 @@ def top_k(
     groups : array_like (m,), int or str, optional
         The group of each item, such as a tenant, a language or a blocking key. A query finds only
         items of its own group, and its search takes as long as if there were no other groups. If
-        the group of a query has fewer than k items, its neighbours are padded. If ``groups`` is
-        passed, all rows must be dense and are read into memory, and ``allowed`` must be a mask or
-        item numbers.
+        the group of a query has fewer than k items, the neighbours of the query are padded. If
+        ``groups`` is passed, all rows must be dense and are read into memory, and ``allowed`` must
+        be a mask or item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
         The group of each query. This argument is required if you pass both ``groups`` and
         ``items``.

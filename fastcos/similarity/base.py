@@ -104,8 +104,8 @@ class UpperBounded(Measure, Protocol):
         """Return upper bounds (n,) on the scores of items with raw scores of at most ``raw`` (n,).
 
         Query i is row i of Q (n, d). If the raw score of an item with query i is at most
-        ``raw[i]``, the score of this item is at most entry i of the result. For each query, a
-        higher raw score must not give a smaller bound.
+        ``raw[i]``, the score of this item is at most the i-th upper bound in the result. For each
+        query, a higher raw score must not give a smaller bound.
         """
 
 
@@ -134,7 +134,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(measure: Any) -> Capabilities:
-    """Return the capabilities of a measure, which need not be an instance of BaseMeasure."""
+    """Return the capabilities of a measure, whether or not it is an instance of BaseMeasure."""
     kind = type(measure)
     fits_nothing = _inherits(kind, "_fit")
     return Capabilities(
@@ -156,8 +156,8 @@ def warn_of_slow_changes(measure: Any) -> None:
     """Warn if a measure from outside of fastcos lacks the capability ``append``.
 
     The warning is issued once per class. A class lacks the capability ``append`` if it overrides
-    one of the methods in ``_FOR_APPEND``. fastcos cannot know what an override does, so this is
-    true even of an override that only writes to a log.
+    one of the methods in ``_FOR_APPEND``. fastcos cannot know what an override does, so the class
+    lacks the capability even if its override only writes to a log.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"
@@ -196,10 +196,10 @@ def require(measure: Any, capability: str, argument: str = "measure") -> None:
 class Invariances(NamedTuple):
     """Which of six changes to the embeddings leave a measure's scores unchanged.
 
-    Each attribute stands for one change of the embeddings; the description of the attribute states
-    the change. The value "y" means that the change leaves the scores the same. The value "rank"
-    means that the change may alter the scores, but not their order. The value "-" means that the
-    change may alter the order of the scores.
+    There is one attribute for each change of the embeddings; the description of the attribute
+    states the change. The value "y" means that the change leaves the scores the same. The value
+    "rank" means that the change may alter the scores, but not the order of the scores. The value
+    "-" means that the change may alter the order of the scores.
 
     Attributes
     ----------

@@ -79,8 +79,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     with the same weight decay on every user and every item converges to the balanced factors if
     gradient noise is small. Gradient descent from small initial factors also ends near the balanced
     factors. In each column of the items, the entry with the largest magnitude is positive. If
-    several singular values are equal, their columns are determined only up to a rotation among
-    these columns.
+    several singular values are equal, the columns of the factors that belong to these singular
+    values are determined only up to a rotation among themselves.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
 """Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
 If the users of a model are multiplied by a diagonal matrix D, and the items are multiplied by the
-inverse of D, the predictions stay the same but the cosines change. Any invertible matrix G in place
-of D also leaves the predictions the same. If D may be any diagonal matrix, the cosine of nearly any
-two items can take nearly any value. The functions of this module therefore compute ranges over all
-D whose condition number, max |d| / min |d|, is at most the argument ``condition``. A rescaling D
-changes Fisher's z = artanh(cosine) by at most the logarithm of the condition number of D. The
-proofs are in docs/explanation/proofs.md.
+inverse of D, the predictions stay the same but the cosines change. The predictions also stay the
+same if D is replaced by any invertible matrix G. If D may be any diagonal matrix, the cosine of
+nearly any two items can take nearly any value. The functions of this module therefore compute
+ranges over all D whose condition number is at most the argument ``condition``. The condition number
+of D is max |d| / min |d|. A rescaling D changes Fisher's z = artanh(cosine) by at most the
+logarithm of the condition number of D. The proofs are in docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # If a model is trained to convergence twice, with two random seeds, the two results differ by a
 # rescaling whose condition number is about 1.2 (docs/explanation/scale_of_dimensions.md). The
 # certified share at a condition number c is the share of neighbours that are certified to survive
-# all rescalings whose condition number is at most c. At a condition number of 1.2, the certified
+# every rescaling with a condition number of at most c. At a condition number of 1.2, the certified
 # share distinguishes well between the nine embeddings in docs/howto/audit.md: it ranges from 4 %
 # for isotropic noise to 76 % for a model of Eq. 2 of the paper. The nine shares differ more at this
 # condition number than at any other. At a condition number of 2, only one of these nine embeddings
@@ -74,8 +74,8 @@ class Sensitivity(NamedTuple):
     Attributes
     ----------
     index : float, or ndarray (n,), float64
-        The sensitivity index, from 0 to 1. If the sensitivity index is 0, then, to first order,
-        small rescalings do not change the cosine.
+        The sensitivity index, from 0 to 1. If the sensitivity index is 0, small rescalings do not
+        change the cosine to first order.
     contributions : ndarray (d,), or (n, d), float64
         The contribution of each dimension to the sensitivity. Contributions may be positive or
         negative. All contributions sum to 0, and their absolute values sum to the sensitivity
@@ -90,9 +90,9 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps G whose condition number is limited.
 
     The range is exact: each end of the range is the cosine under some invertible matrix G with a
-    condition number of at most ``condition``. In terms of Fisher's z = artanh(cosine), the range
-    extends from z - ln(``condition``) to z + ln(``condition``), for every pair of vectors with the
-    given cosine.
+    condition number of at most ``condition``. Let z = artanh(cosine) be Fisher's z of the given
+    cosine. For every pair of vectors with this cosine, the range of Fisher's z extends from z -
+    ln(``condition``) to z + ln(``condition``).
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, restated for Fisher's z.
 
@@ -137,17 +137,17 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 
     - If some products are positive and some are negative, the range is -1 to 1.
     - If some products are positive and none is negative, the upper end of the range is 1. The lower
-      end is 0 if there is a dimension in which exactly one of x_l and y_l is zero. Otherwise, the
-      lower end is 2 sqrt(r s) / (r + s), where r is the smallest and s is the largest of the ratios
-      y_l / x_l of nonzero entries.
+      end is 0 if there is a dimension in which exactly one of x_l and y_l is zero. Otherwise, let r
+      be the smallest and s the largest ratio y_l / x_l over the dimensions with nonzero entries.
+      The lower end is then 2 sqrt(r s) / (r + s).
     - If some products are negative and none is positive, let a and b be the ends of the range for x
       and -y. The range for x and y is then -b to -a.
     - If all products are zero, the cosine is always 0.
 
     A cosine can come arbitrarily close to an end of the range, but need not reach it.
 
-    Source: the lower end is the constant in an inequality that is named after Cassels, after Pólya
-    and Szegő, and after Greub and Rheinboldt (1959).
+    Source: the lower end is the constant in the inequality of Cassels, which is also known as the
+    inequality of Pólya and Szegő, and of Greub and Rheinboldt (1959).
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ def cosine_interval(
     product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent.
 
     If the smallest cosine is not negative, it is computed from linear-fractional programmes, one
-    for every value of a positive parameter t. Each programme has a minimum, and the smallest cosine
-    is the maximum of these minima over t (Sion 1958, Dinkelbach 1967).
+    for every value of a positive parameter t. Each programme has a minimum. The smallest cosine is
+    the largest of these minima, over all values of t (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -304,9 +304,9 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
 def rescaling_distance(first: Any, second: Any) -> float:
     """Return Hilbert's projective distance between two metrics.
 
-    The cosine of two vectors depends on the metric. Under the two metrics, the values of Fisher's z
-    = artanh(cosine) differ by at most half of Hilbert's distance between the metrics. For a map G
-    with the condition number κ, the distance between the metrics I and GG' is 2 ln κ.
+    The cosine of two vectors depends on the metric. If one metric is replaced by the other,
+    Fisher's z = artanh(cosine) changes by at most half of Hilbert's distance between the metrics.
+    For a map G with the condition number κ, the distance between the metrics I and GG' is 2 ln κ.
 
     Source: Bushell 1973.
 
@@ -320,10 +320,10 @@ def rescaling_distance(first: Any, second: Any) -> float:
     Returns
     -------
     float
-        Let M be the inverse of ``first``, multiplied by ``second``. The distance is the logarithm
-        of the ratio of the largest to the smallest eigenvalue of M. The distance does not change if
-        both metrics undergo the same linear change of coordinates, or if one metric is multiplied
-        by a positive number.
+        Let M be the matrix product of the inverse of ``first`` and the matrix ``second``. The
+        distance is the logarithm of the ratio of the largest to the smallest eigenvalue of M. The
+        distance does not change if both metrics undergo the same linear change of coordinates, or
+        if one metric is multiplied by a positive number.
 
     Examples
     --------

@@ -31,8 +31,8 @@ class EncodedRows(NamedTuple):
     - ``rows`` (n, d): The rows, in C order and read-only. Rows of float16, bfloat16 and other types
       of one or two bytes are stored as integers with the same bits (``parallel.memmap``).
     - ``norms`` (n,): The Euclidean norms of the rows.
-    - ``bias`` (n,): For each item, the number that is added to the inner products with this item.
-      If all biases are 0, the array is empty.
+    - ``bias`` (n,): For each item, the number that is added to every inner product of a query with
+      this item. If all biases are 0, the array is empty.
     """
 
     rows: Rows
@@ -118,8 +118,8 @@ def _check_encoded(rows: Any, bias: Any) -> None:
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """Return the Euclidean norms (n,) of the rows as a read-only array.
 
-    The rows must be read-only. Rows of one- or two-byte numbers may be stored as integers with the
-    same bits (``parallel.memmap``).
+    The rows must be read-only. If the numbers of the rows have one or two bytes, the rows may also
+    be passed as integers that have the same bits (``parallel.memmap``).
     """
     # This function does not start the compilation of kernels; only a search does.
     if not readiness.runs_kernels():

@@ -1,15 +1,15 @@
 """Gradient noise: how stochastic gradient descent sets the scales of the latent dimensions.
 
 Let P be the users and Q the items of a model, trained by gradient descent on a loss f(PQ'). One
-step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. The change of P'P - Q'Q in
-one step is exactly the squared step times the difference of the Gram matrices of the two gradients
-(Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly, because the small
-changes of P'P - Q'Q and the effects of the weight decay add up over many steps. While the factors
-move, the predictions PQ' stay the same. The factors come to rest when the changes from the users
-and the changes from the items cancel out. Two d x d matrices determine the factors to which
-training converges: the weighted Gram matrix of the users, and the weighted Gram matrix of the
-items. The number of epochs until convergence also depends on the unweighted Gram matrices of the
-users and of the items.
+step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. In one step, P'P - Q'Q
+changes by exactly the square of the step size, multiplied by the difference of the Gram matrices of
+the two gradients (Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly,
+because the small changes of P'P - Q'Q and the effects of the weight decay add up over many steps.
+While the factors move, the predictions PQ' stay the same. The factors come to rest when the changes
+from the users and the changes from the items cancel out. Two d x d matrices determine the factors
+to which training converges: the weighted Gram matrix of the users, and the weighted Gram matrix of
+the items. The number of epochs until convergence also depends on the unweighted Gram matrices of
+the users and of the items.
 """
 
 from typing import Any, NamedTuple
@@ -24,8 +24,8 @@ from fastcos.validation import Floats
 # converged factors to the current factors. Factors count as converged if their distance divided by
 # Euler's number is below this value.
 _AT_REST = 1e-3
-# The largest step and the largest weight decay that are allowed. A larger step or a larger weight
-# decay could overflow when it is multiplied by squared slopes.
+# The largest step and the largest weight decay that are allowed. If a step or a weight decay
+# exceeded this limit, its product with squared slopes could overflow.
 _LARGEST = 1e60
 
 
@@ -40,21 +40,21 @@ class GradientNoise(NamedTuple):
         The weights of the items and of the users. The weight of an item is step * (sum of the
         squared slopes of its observations) + 2 * decay * (number of its observations). The weight
         of a user is computed by the same formula from the observations of the user. Let P'P - Q'Q
-        be the Gram matrix of the users minus the Gram matrix of the items. In one epoch, every item
-        adds the matrix ``step*w*xx'`` to P'P - Q'Q, where x is the row of the item and w is its
-        weight. Every user subtracts such a matrix, with the row and the weight of the user.
+        be the Gram matrix of the users minus the Gram matrix of the items. For every item with the
+        row x and the weight w, one epoch adds the matrix ``step*w*xx'`` to P'P - Q'Q. For every
+        user with the row x and the weight w, one epoch subtracts the matrix ``step*w*xx'``.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. Training converges to ``items @ balancing_map``, up
         to a rotation. A rotation changes no cosine.
     condition : float
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
-        Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
-        If the factors have already converged, training undoes a small rescaling of the factors; how
-        fast depends on the rescaling. ``epochs_to_forget`` is then the number of epochs in which
-        even the slowest rescaling falls to 1/e of its initial size. If the factors have not
-        converged, and need more than 100 times as many epochs as converged factors would need, the
-        value is infinity.
+        Number of epochs after which the logarithm of ``condition`` is 1/e of its value now. If the
+        factors have already converged, training undoes a small rescaling of the factors, at a speed
+        that depends on the rescaling. ``epochs_to_forget`` is then the number of epochs after which
+        the slowest of these rescalings has shrunk to 1/e of its initial size. Factors that have not
+        converged may need more than 100 times as many epochs as converged factors;
+        ``epochs_to_forget`` is then infinity.
     """
 
     item_weights: Floats
@@ -81,10 +81,10 @@ def gradient_noise(
     Let x be the row of an item or user, and w the weight of that item or user. At convergence, the
     sum of w xx' over all items equals the sum of w xx' over all users. If the items Q become Q G,
     and the users P become P G'^-1, the predictions stay the same for every invertible matrix G. The
-    two sums are equal for exactly one metric GG'. This metric is the geometric mean of two
-    matrices: the inverse of the sum of w xx' over the items, and the sum of w xx' over the users.
-    If the mean squared slope is the same for every item and every user, the converged factors have
-    the form that an audit calls ``balanced_by_counts``.
+    two sums are equal for exactly one metric GG'. Let A be the sum of w xx' over the items, and B
+    the sum of w xx' over the users. The metric GG' is the geometric mean of the matrices A^-1 and
+    B. If the mean squared slope is the same for every item and every user, the converged factors
+    have the form that an audit calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
@@ -100,11 +100,10 @@ def gradient_noise(
         Factors of the model. The prediction of the model for a user and an item is the dot product
         of their rows, apart from biases.
     slopes : sparse matrix or array_like (n, p)
-        For each observation, the derivative of the loss with respect to the prediction that
-        ``items`` and ``users`` make. If the loss is half of the squared error, the derivative is
-        the residual, which is the prediction minus the observed value. Every stored entry of a
-        sparse matrix is one observation, including stored zeros. Every entry of an array is one
-        observation.
+        For each observation, the derivative of the loss with respect to the prediction of the
+        model. If the loss is half of the squared error, the derivative is the residual, which is
+        the prediction minus the observed value. Every stored entry of a sparse matrix is one
+        observation, including stored zeros. Every entry of an array is one observation.
     step : float
         Learning rate per observation. If the loss is the mean over a batch, pass the learning rate
         divided by the batch size.
@@ -125,7 +124,7 @@ def gradient_noise(
         Shapes do not match, an array contains NaN or infinity, or ``step`` or ``weight_decay`` is
         out of range. ValueError is also raised if the d columns of the items or of the users are
         linearly dependent. If there is no weight decay, every dimension must have gradient noise;
-        ValueError is also raised if too many slopes are 0 for this.
+        ValueError is also raised if so many slopes are 0 that a dimension has no gradient noise.
 
     Notes
     -----
@@ -210,10 +209,9 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Flo
 
     The number of epochs is computed for a step of 1. The distance to convergence is the logarithm
     of the condition number of the linear map from the converged factors to the current factors.
-    ``start`` (d, d) is the map from the converged factors to the factors at the start.
-    ``items`` and ``users`` (d, d) are the Gram matrices of the converged items and users.
-    ``weighted`` (d, d) is the weighted Gram matrix of the converged rows, which is the same for
-    items and users.
+    ``start`` (d, d) maps the converged factors to the factors from which training starts. ``items``
+    and ``users`` (d, d) are the Gram matrices of the converged items and users. The converged items
+    and the converged users have the same weighted Gram matrix, ``weighted`` (d, d).
     """
     import scipy.integrate
     import scipy.linalg

@@ -1,10 +1,10 @@
 """Similarities that reduce hubness: query normalisation, CSLS, local scaling and DisSim Local.
 
 Hubs are items that are near to very many other items. Query normalisation corrects a score by
-statistics of the query, and the other measures correct a score by statistics of the query and of
-the item. For CSLS, local scaling and DisSim Local, ``fit`` searches for the nearest neighbours of
-the items. Together with ``fit``, a search by one of these three measures makes two passes over all
-pairs, or three passes if the queries are not items.
+statistics of the query. CSLS, local scaling and DisSim Local correct a score by statistics of the
+query and of the item. For these three measures, ``fit`` searches for the nearest neighbours of the
+items. Together with ``fit``, a search by one of them makes two passes over all pairs, or three
+passes if the queries are not items.
 """
 
 from typing import Any, ClassVar
@@ -25,9 +25,9 @@ _SAMPLE = 256
 # Number of steps of Weiszfeld's algorithm, which approaches the geometric median of the sampled
 # rows.
 _WEISZFELD_STEPS = 16
-# Let m be the geometric median of the sampled rows. Take the distance of each sampled row to m. The
-# rows count as far from 0 if the norm of m is more than _NEAR_ORIGIN times the median of these
-# distances.
+# Let m be the geometric median of the sampled rows, and let s be the median of the distances
+# between the sampled rows and m. The rows count as far from 0 if the norm of m is more than
+# _NEAR_ORIGIN times s.
 _NEAR_ORIGIN = 2.0
 # Number of neighbours that DisSimLocal averages in one task of a thread.
 _PAIRS_PER_BLOCK = 20_000
@@ -40,10 +40,10 @@ class QueryNormalized(BaseMeasure):
     μ_q and σ_q are the mean and the standard deviation of the cosines of the query with the items.
     Cosines with zero rows are left out. If the query is an item, its cosine with itself is left
     out, too. The score is 0 if σ_q = 0. The mean and the standard deviation are computed from d x d
-    sums, without the cosines of all pairs. Pitfall: all cosines of a query get the same correction,
-    so the correction never changes the order of the query's results. The correction matters only if
-    the scores of different queries are compared, for example with one threshold. The measure is not
-    symmetric in query and item. Source: You arXiv:2504.16318.
+    sums, without the cosines of all pairs. Pitfall: for one query, the cosines with all items get
+    the same correction, so the correction never changes the order of the query's results. The
+    correction matters only if the scores of different queries are compared, for example with one
+    threshold. The measure is not symmetric in query and item. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -127,12 +127,12 @@ class _Local(BaseMeasure):
 class CSLS(_Local):
     """2 cosine - r(x) - r(y), where r is the mean cosine of a row with its K nearest rows.
 
-    The measure lowers the scores of hubs. Conneau et al. compare the words of two languages. Their
-    r(y) is the mean of the cosines of an item y with the K nearest queries. To compute r as Conneau
-    et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the mean of the cosines of y
-    with the K nearest of the remaining items. The result for a query then does not depend on the
-    other queries of a call. Pitfall: a search makes two passes over all pairs of rows, or three
-    passes if the queries are not items. Source: Conneau et al. arXiv:1710.04087.
+    The measure lowers the scores of hubs. Conneau et al. compare the words of two languages. In
+    their paper, r(y) is the mean of the cosines of an item y with the K nearest queries. To compute
+    r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the mean of the
+    cosines of y with the K nearest of the remaining items. The result for a query then does not
+    depend on the other queries of a call. Pitfall: a search makes two passes over all pairs of
+    rows, or three passes if the queries are not items. Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ class LocalScaling(_Local):
     s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y is the same
     distance for y.
 
-    If a row has K duplicates, the distance to its K-th nearest neighbour is 0. The measure then
-    uses the smallest positive s of all items as s of this row. If no item has a positive s, the
+    If a row has K duplicates, the distance to its K-th nearest neighbour is 0. For this row, the
+    measure then uses the smallest positive s of all items instead. If no item has a positive s, the
     measure uses s = 1. Pitfall: a search makes two passes over all pairs of rows, or three passes
     if the queries are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
 
@@ -236,7 +236,7 @@ class DisSimLocal(_Local):
         super()._fit(items, users)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows, minus the geometric median of the items if the items lie far from 0."""
+        """Return the rows; if the items lie far from 0, subtract their geometric median."""
         return self._moved_rows(B)
 
     def item_bias(self, B: Rows) -> Floats:
@@ -269,9 +269,9 @@ def _origin_of(rows: Rows) -> Floats:
     """Return 0 or, if the rows lie far from 0, the geometric median of a sample of the rows.
 
     The result is subtracted from the rows before the rows are multiplied. If the rows shared a
-    large component, their products would lose the digits in which the rows differ. It would not
-    suffice to subtract the mean of the rows: if a few rows are large and most rows are nearly 0,
-    most rows lie far from the mean. The geometric median is computed by Weiszfeld's algorithm.
+    large component, their products would lose the digits in which the rows differ. Subtracting the
+    mean of the rows would not suffice: if a few rows are large and all others are nearly 0, the
+    mean lies far from most rows. The geometric median is computed by Weiszfeld's algorithm.
     """
     sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
     centre: Floats = np.median(sample, axis=0)

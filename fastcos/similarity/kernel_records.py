@@ -90,7 +90,7 @@ def candidate_ranges(numbers: Integers, firsts: Integers, lasts: Integers) -> An
 
 
 def masked(allowed: npt.NDArray[np.uint8]) -> Any:
-    """Return filters that exclude only the items outside of a mask."""
+    """Return filters that contain only a mask: every item outside of the mask is excluded."""
     _require(allowed.dtype == np.uint8, "a mask of uint8")
     return NO_FILTERS._replace(allowed=allowed)
 

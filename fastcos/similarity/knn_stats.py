@@ -81,7 +81,7 @@ class CosineMoments(NamedTuple):
     n: int
 
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return the mean and the deviation (n,) of each row's cosines with the population.
+        """Return the mean and the deviation (n,) of each row's cosines with the population's rows.
 
         ``is_inside`` (n,) says for each row whether the row belongs to the population. If a row
         belongs to the population, the cosine of the row with itself is left out. If the row itself

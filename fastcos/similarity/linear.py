@@ -195,8 +195,8 @@ class ProjectBackUsers(_OtherSide):
     """Cosine of rows of M = XAB', computed in k dimensions: soft cosine of users with S = B'B.
 
     Section 3 of the paper (arXiv:2403.05440) proposes the measure ``project_back_users`` as a
-    remedy for arbitrary cosines. The rows that are searched are users, and ``other`` contains the
-    items. The matrix M (n, p) of all predictions is never formed.
+    remedy for arbitrary cosines. The rows that are searched are users; the argument ``other``
+    contains the items. The matrix M (n, p) of all predictions is never formed.
 
     Parameters
     ----------
@@ -256,9 +256,9 @@ class _Whitened(Mapped):
     def _whiten(self, moment: Floats) -> None:
         """Set ``root_`` to L (d, r), where LL' is the inverse of moment + ridge * m * I.
 
-        Constant columns of the items are dropped. Let C be the part of `moment` for the remaining
-        columns. The number m is the mean eigenvalue of C. C must have full rank, unless ``ridge``
-        is positive or only the leading ``n_components`` directions are used.
+        Constant columns of the items are dropped. Let C be the submatrix of `moment` for the
+        remaining columns. The number m is the mean eigenvalue of C. C must have full rank, unless
+        ``ridge`` is positive or only the leading ``n_components`` directions are used.
         """
         varying_columns = np.flatnonzero(np.diag(moment) > 0)
         values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])
@@ -284,15 +284,15 @@ class _Whitened(Mapped):
 
 @register
 class WhitenedCosine(_Whitened):
-    """Cosine of (x - mean) Cov^-1/2 or, if not centred, of x (B'B)^-1/2.
+    """Cosine of (x - mean) Cov^-1/2; without centring, cosine of x (B'B)^-1/2.
 
     Pitfalls: if the rows are not centred, and the number of dimensions equals the number of items
     (k = p), the cosine of any two different items is 0 (case 1 of the paper). Directions with small
-    singular values get large weights, unless you use only the ``n_components`` leading directions
-    or add a ridge. With a ridge, the measure is no longer invariant to rescalings D of the columns.
-    If the rows are centred, there must be more rows than dimensions, unless you use fewer
-    directions or add a ridge. Constant columns are dropped. Sources: Su et al. arXiv:2103.15316;
-    Huang et al. arXiv:2104.01767.
+    singular values get large weights. To avoid this, use only the ``n_components`` leading
+    directions, or add a ridge. With a ridge, the measure is no longer invariant to rescalings D of
+    the columns. If the rows are centred, there must be more rows than dimensions, unless you use
+    fewer directions or add a ridge. Constant columns are dropped. Sources: Su et al.
+    arXiv:2103.15316; Huang et al. arXiv:2104.01767.
 
     Parameters
     ----------

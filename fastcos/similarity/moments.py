@@ -75,7 +75,7 @@ def moments_of(rows: Rows) -> Moments:
 
 
 def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
-    """Return, for each column (d,), the mean of the squared entries of rows - mean."""
+    """Return the mean squared deviation of each column (d,) from its entry in ``mean``."""
     total = np.zeros(rows.shape[1])
     for _, block in blocks_of(rows):
         total += np.square(block - mean).sum(axis=0)

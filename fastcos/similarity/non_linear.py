@@ -32,20 +32,22 @@ _ANGLE_SLACK = 1e-3
 # In Recos, the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
 # Recos divides by the cosine between a sorted row and the axis. If this cosine is below
-# _MIN_WEIGHT, Recos divides by _MIN_WEIGHT instead. As a result, no factor 1 / cosine exceeds 10.
+# _MIN_WEIGHT, Recos divides by _MIN_WEIGHT instead. As a result, the division never multiplies a
+# number by more than 10.
 _MIN_WEIGHT = 0.1
 # Recos sorts the entries of a sample of at most this number of items, and computes its axis from
 # the sorted rows.
 _AXIS_SAMPLE = 4096
 # To standardise a cosine for an item, MutualProximity subtracts the mean of the item's cosines, and
-# divides the difference by their standard deviation. For each cosine of this grid, it stores the
-# largest of the standardised values for all items. For each item, the standardised value is an
-# increasing linear function of the cosine. The largest of these values is therefore a convex
-# function of the cosine, and linear interpolation between two grid points gives an upper bound.
+# divides the difference by their standard deviation. For each cosine of this grid, MutualProximity
+# stores the largest standardised value that the cosine has for any item. For each item, the
+# standardised value is an increasing linear function of the cosine. The largest of these values is
+# therefore a convex function of the cosine, and linear interpolation between two grid points gives
+# an upper bound.
 _GRID = np.linspace(-1, 1, 65)
 # This number is the weight w of the encoded norm in NormAngleDistance. The docstring of the class
-# describes one curve for each distance s. With w = 2/π, the sum t = g / λ + θ has the same value at
-# both ends of the curve for s = 2; this value is π.
+# describes one curve for each distance s. With w = 2/π, the sum t = g / λ + θ is π at both ends of
+# the curve for s = 2.
 _NORM_SHARE = 2 / np.pi
 # The relative rounding error of a squared distance in NormAngleDistance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
@@ -76,11 +78,11 @@ class Recos(BaseMeasure):
     ascend if x·y is at least 0, and descend otherwise. The value is 1 if x·y > 0 and the same
     permutation sorts the entries of x and of y. The magnitude of the value is never below the
     magnitude of the cosine. If the denominator is 0, the value is 0. Let x↑ be the row x with
-    sorted entries. Let the axis a be the mean direction of the items after the entries of each item
-    have been sorted. A search selects candidates by the candidate score x·y / ((x↑·a) (y↑·a)). The
-    larger the largest angle between the axis and a sorted item is, the more the value of the
-    measure may differ from the candidate score. Pitfalls: the value depends on the basis, and a
-    search computes many exact scores per query. Source: Ai arXiv:2602.05266.
+    sorted entries. Sort the entries of each item, and let the axis a be the mean direction of the
+    sorted items. A search selects candidates by the candidate score x·y / ((x↑·a) (y↑·a)). If some
+    sorted item has a large angle to the axis, the value of the measure may differ much from the
+    candidate score. Pitfalls: the value depends on the basis, and a search computes many exact
+    scores per query. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -102,7 +104,7 @@ class Recos(BaseMeasure):
         return float(np.arccos(np.clip(smallest, -1, 1))) + _ANGLE_SLACK
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return unit rows, divided by the cosines between the sorted rows and the axis.
+        """Return the unit rows, each divided by the cosine of its sorted row with the axis.
 
         The inner products of the encoded rows select the candidates.
         """
@@ -128,9 +130,9 @@ class Recos(BaseMeasure):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the largest possible score, given the raw score and the angles to the axis.
 
-        The sorted query and the sorted item each have an angle to the axis. These two angles imply
-        a lower bound on the cosine of the two sorted rows. For a positive raw score, the score is
-        largest if the cosine of the two sorted rows is smallest.
+        Sort the entries of the query and of the item. The angles of the two sorted rows to the axis
+        imply a lower bound on the cosine of the two sorted rows. If the raw score is positive, the
+        score is largest when the cosine of the two sorted rows is smallest.
         """
         ordered = sorted_rows(scaled_up_rows(Q))
         weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)
@@ -197,7 +199,7 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return upper bounds (n,) on the logarithm of the product, for cosines up to ``raw``."""
+        """Return upper bounds (n,) on the log of the product, for cosines of at most ``raw``."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
@@ -246,11 +248,12 @@ class NormAngleDistance(BaseMeasure):
     absolute value around the difference of the norms). Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ², and the measure is -λ t
-    with t = g / λ + θ. For every s of at most 2, all pairs (g, θ) with this distance form a curve.
-    On this curve, t is smallest at one of the two ends. At one end, t is 2 arcsin(s/2). At the
-    other end, t is s / w, which is at least 2 arcsin(s/2). If s exceeds 2, t is at least π. In this
-    case, t is also at least sqrt(s² - 4) / w, which is the value of g / λ at θ = π. Pitfall: a
-    suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318), corrected.
+    with t = g / λ + θ. For every s of at most 2, the pairs (g, θ) that have this s form a curve. On
+    this curve, t is smallest at one of the two ends. At one end of the curve, t is 2 arcsin(s/2).
+    At the other end, t is s / w, which is at least 2 arcsin(s/2). If s exceeds 2, t is at least π.
+    In this case, t is also at least sqrt(s² - 4) / w, which is the value of g / λ at θ = π.
+    Pitfall: a suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318),
+    corrected.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class Rescaling:
     Parameters
     ----------
     shrinkage : float, default 0
-        Exponent of S = diag(σ²/(σ²+λ)), the factors by which objective (1) shrinks the directions.
+        Exponent of S = diag(σ²/(σ²+λ)); objective (1) shrinks the directions by these factors.
     spectrum : float, default 0
         Exponent of Σ = diag(σ), the singular values of the data.
 
@@ -61,7 +61,7 @@ class Rescaling:
 
     @property
     def user_exponents(self) -> tuple[float, float]:
-        """Exponents of S and Σ in the user embeddings, which are U_k S^½ Σ for D = I."""
+        """Exponents of S and Σ in the user embeddings; for D = I, the embeddings are U_k S^½ Σ."""
         return 0.5 + self.shrinkage, 1.0 + self.spectrum
 
     @property
@@ -77,7 +77,7 @@ class Rescaling:
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling, its name in ``rescaling=`` arguments, and the meaning of the cosines.
+    """A rescaling, its name in ``rescaling=`` arguments, and what cosines mean under it.
 
     Attributes
     ----------
@@ -86,7 +86,8 @@ class NamedRescaling(NamedTuple):
     items, users : str
         Formulas of the item embeddings and of the user embeddings.
     item_cosine, user_cosine : str
-        Two texts, which say what the cosine of two items and the cosine of two users compare.
+        Two texts: the first says what the cosine of two items compares, and the second says what
+        the cosine of two users compares.
     """
 
     name: str
@@ -152,7 +153,7 @@ def rescaling_grid(
 
 
 def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:
-    """Convert any ``rescaling=`` argument to the diagonal (k,) of D, which is positive float64.
+    """Convert any ``rescaling=`` argument to the positive float64 diagonal (k,) of D.
 
     ``rescaling`` is None (D = I), a name, a Rescaling, or the diagonal itself. If the shrinkage of
     a dimension is 0, the entry of D for this dimension is 1, because the column of the solution is

@@ -30,7 +30,7 @@ def map_rows(rows: Rows, root: Floats, mean: Floats | None = None) -> Floats:
     If exact arithmetic would map a row to 0, the function returns exactly 0 for this row.
 
     The shapes are rows (n, d), root (d, r) and mean (d,); the default mean is 0. Equal rows have
-    bit-for-bit identical images, whatever the other rows and the number of threads are.
+    bit-for-bit identical images, which do not depend on the other rows or on the number of threads.
     """
     mean = np.zeros(rows.shape[1]) if mean is None else mean
     with parallel.blas_lock():
@@ -48,8 +48,9 @@ def first_copies(rows: Rows) -> Integers | None:
 
     The result is None if all rows are different.
 
-    If rounding has given different values to equal rows, ``values[first_copies(rows)]`` gives all
-    equal rows the same value. The function takes O(n d + n log n) time.
+    Rounding may have given different values to equal rows. The expression
+    ``values[first_copies(rows)]`` then gives each row the value of the first row that equals it.
+    The function takes O(n d + n log n) time.
     """
     _, first, group_of = np.unique(fingerprints(rows), return_index=True, return_inverse=True)
     if len(first) == len(rows):
@@ -72,7 +73,7 @@ def fingerprints(rows: Rows) -> npt.NDArray[np.uint64]:
 
 
 def as_contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array in C order and read-only, as kernels require."""
+    """Return the array in the form that kernels require: in C order, and read-only."""
     return validation.read_only(np.ascontiguousarray(array))
 
 

@@ -65,7 +65,7 @@ def share_of_half_turn(cosines: Floats) -> Floats:
 
 
 def negative_distances(negative_squares: Floats) -> Floats:
-    """Convert minus the squared distances to minus the distances."""
+    """Convert negated squared distances to negated distances."""
     return -np.sqrt(-negative_squares)
 
 
@@ -97,13 +97,13 @@ def mean_and_one(items: Rows) -> tuple[Floats, Floats]:
 
 
 def zero_and_inverse_norms(items: Rows) -> tuple[Floats, Floats]:
-    """Return a centre of 0, and a scale per column: 1 / norm, or 0 for a zero column."""
+    """Return a centre of 0, and the scale of each column: 1 / norm, or 0 for a zero column."""
     centre = np.zeros(items.shape[1])
     return centre, inverses(np.sqrt(mean_squares_of(items, centre) * len(items)))
 
 
 def mean_and_inverse_deviations(items: Rows) -> tuple[Floats, Floats]:
-    """Return the mean row, and a scale per column: 1 / deviation, or 0 for a constant column."""
+    """Return the mean row, and the scale of each column: 1 / deviation, or 0 if it is constant."""
     centre = mean_of(items)
     return centre, inverses(np.sqrt(mean_squares_of(items, centre)))
 

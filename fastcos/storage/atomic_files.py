@@ -13,7 +13,7 @@ from fastcos.validation import as_instance, as_path, one_line
 
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary path; its file replaces the file at `path` after the `with` block.
+    """Yield a temporary path; after the `with` block, the file there replaces the file at `path`.
 
     The `with` block must write the temporary file. The temporary file is in the same directory as
     `path`, and has the same suffix. At the end of the block, the temporary file is flushed to disk

@@ -114,7 +114,7 @@ class Checkpoint:
         self.close()
 
     def _lock_or_find_complete(self, request: Mapping[str, Any]) -> None:
-        """Lock the directory of an incomplete run, or set ``is_complete`` if the run is complete.
+        """Set ``is_complete`` if the run is complete; otherwise lock the directory of the run.
 
         If another writer holds the lock, this call waits until the lock is free.
         """

@@ -164,7 +164,7 @@ def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
 
 @contextlib.contextmanager
 def refuse_damage(path: PathLike) -> Iterator[None]:
-    """Convert errors about values in the file `path` to a FastcosFormatError that names the file.
+    """Convert errors about values in the file `path` to a FastcosFormatError that names `path`.
 
     The values of a header must be checked even if its checksum is correct, because anybody can
     compute the checksum of a changed header. Errors that do not indicate damage are not converted:
@@ -287,7 +287,7 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write `arrays`, then a header that also lists the kept arrays; return the header's checksum.
+    """Write `arrays`, then a header that lists new and kept arrays; return the header's checksum.
 
     `kept_entries` contains the header entries of arrays that are already in the directory and are
     not written again. `expected` is the checksum that the directory must still have when its header
@@ -488,7 +488,8 @@ def _native_type(name: str) -> np.dtype[Any] | None:
 def _open_regular(path: Path) -> io.BufferedReader:
     """Open a regular file, or a link to a regular file; raise an error for pipes and devices.
 
-    Opening a pipe would wait for its writer, and reading some devices would never end.
+    Pipes and devices are refused, because opening a pipe would wait for its writer, and reading
+    some devices would never end.
     """
 
     def opener(name: str, flags: int) -> int:

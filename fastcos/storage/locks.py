@@ -7,7 +7,7 @@ of a lock removes the lock file when it releases the lock. If the holder is kill
 system releases the lock, but the lock file remains, and the next holder uses the same file.
 
 A record lock belongs to a process, so it does not exclude other threads of the same process.
-Moreover, the process loses the record lock as soon as it closes any descriptor of the lock file.
+Moreover, if the process closes any descriptor of the lock file, it loses the record lock at once.
 Therefore this process also keeps a lock in memory for each directory. Only one thread of the
 process at a time holds the lock in memory, and only that thread opens the lock file.
 
@@ -52,7 +52,7 @@ class _ThreadLock:
 
 
 class _State:
-    """The locks of the directories that threads of this process lock; keys are resolved paths."""
+    """One lock for each directory that this process has locked; keys are resolved paths."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
@@ -61,7 +61,7 @@ class _State:
 
 _state = _State()
 # Reasons why directories could not be locked. When the process warns about a reason, the reason is
-# added, so that the process does not warn about it again.
+# added to this set, so that the process does not warn about it again.
 warned: set[str] = set()
 
 
@@ -126,7 +126,7 @@ def lock_directory(
 
 @contextlib.contextmanager
 def brief_lock(directory: Path) -> Iterator[None]:
-    """For a few milliseconds, exclude other writers of a directory that cannot be locked.
+    """Exclude other writers, for a few milliseconds, from a directory that cannot be locked.
 
     The lock is a file that this function creates and removes. A process that is killed within the
     ``with`` block leaves the file behind, so other processes ignore and remove a file that is older
@@ -201,7 +201,7 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
 
 
 def _is_same(path: Path, descriptor: int) -> bool:
-    """Return whether a path leads to the file that a descriptor has open."""
+    """Return whether a path and an open descriptor lead to the same file."""
     try:
         path_status, file_status = path.stat(), os.fstat(descriptor)
     except OSError:

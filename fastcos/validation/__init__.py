@@ -191,8 +191,8 @@ def as_real(
 ) -> float:
     """Return ``value`` as a finite float; raise ValueError if it is outside the bounds.
 
-    The bounds are ``value >= low``, ``value > above``, ``value <= high`` and ``value < below``. A
-    bound that is None is not checked.
+    The bounds are ``value >= low``, ``value > above``, ``value <= high`` and ``value < below``. If
+    a bound is None, it does not limit the value.
     """
     bounds = (
         (">=", low, operator.ge), (">", above, operator.gt), ("<=", high, operator.le),
@@ -273,7 +273,7 @@ def as_rows(
     uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
     number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
     the function does not look for NaN and infinity in float32 rows. The caller must then check that
-    the norms of the rows are finite, because the norm of a row with NaN or infinity is not finite.
+    the norms of all rows are finite: a row with NaN or infinity has a norm that is not finite.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -411,7 +411,7 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
 
 
 def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return ``values`` as float64 weights (length,), which must be at least 0 and not all 0."""
+    """Return ``values`` as float64 weights (length,), checked to be at least 0 and not all 0."""
     weights = as_vector(name, values, length)
     if weights.min() < 0 or not weights.max() > 0:
         got = f"values from {weights.min():g} to {weights.max():g}"
@@ -501,7 +501,7 @@ def as_flag(name: str, value: Any) -> bool:
 def check_none(name: str, value: Any, reason: str) -> None:
     """Raise ValueError if ``value`` is not None.
 
-    ``reason`` completes "<name> must be None", for example "with allowed_ids".
+    The error message is "<name> must be None <reason>"; the reason may be "with allowed_ids".
     """
     if value is not None:
         # The message tells a user of the command line to leave out an option, and a user of Python
@@ -520,7 +520,7 @@ def as_path(name: str, value: Any) -> Path:
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     """Return ``value`` if it is an instance of ``kind``; otherwise raise TypeError.
 
-    ``rule`` describes the kind in the error message "<name> must be <rule>".
+    ``rule`` describes ``kind`` in the error message "<name> must be <rule>".
     """
     if not isinstance(value, kind):
         got = "None" if value is None else type(value).__name__

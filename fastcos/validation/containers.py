@@ -58,7 +58,7 @@ def from_container(name: str, values: Any) -> Any:
     # NumPy would convert a LazyFrame of polars to an array with the LazyFrame as its only entry.
     if type(values).__name__ == "LazyFrame":
         raise TypeError(f"{name} must be a table in memory, got a LazyFrame (use .collect())")
-    # If numpy.ma has not been imported, values cannot be a masked array. Importing numpy.ma here
+    # If numpy.ma has not been imported, `values` cannot be a masked array. Importing numpy.ma here
     # would take 15 ms.
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
         got = "a masked array (use .filled(value))"

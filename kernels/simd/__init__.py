@@ -3,10 +3,10 @@
 Each file contains operations for one purpose. An operation is an *intrinsic*, which emits LLVM IR,
 the intermediate code of the compiler. Where a kernel calls the intrinsic, the compiler inserts this
 IR. If an operation can be written briefly in plain Python, a plain function stands beside the
-intrinsic. The plain function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set. The
-tests compare the results of the plain function and of the IR for every instruction set of the CPU.
-You need not read this package to understand a kernel: the docstring of each operation says what it
-computes.
+intrinsic. The plain function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set. For
+every instruction set of the CPU, the tests compare the results of the plain function with those of
+the IR. You need not read this package to understand a kernel: the docstring of each operation says
+what it computes.
 
 - ``tile_scores``: approximate scores of 32 items with 32 queries, or with one query; ``panel``
   describes the layout.

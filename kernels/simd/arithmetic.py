@@ -28,7 +28,7 @@ def _multiply_add_plain(a, b, c):
 
 @intrinsic_of(_multiply_add_plain)
 def multiply_add(typingctx, a, b, c):
-    """Return a b + c in the type of c, rounded once if compiled and twice if not compiled."""
+    """Return a * b + c in the type of c; compiled code rounds once, plain Python rounds twice."""
     if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
         return None
 

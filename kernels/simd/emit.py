@@ -128,8 +128,8 @@ def while_loop(builder, end, carried, step, condition=None, first=None, stride=1
 def fold(builder, vector, operation):
     """Combine all lanes of a vector by an operation, and return the result.
 
-    Lanes are combined pairwise: of 16 lanes, first lanes l and l + 8, then lanes l and l + 4, and
-    so on.
+    Lanes are combined in pairs. If there are 16 lanes, each lane l < 8 is combined with lane l + 8,
+    then each lane l < 4 with lane l + 4, and so on.
     """
     count = vector.type.count
     while count > 1:

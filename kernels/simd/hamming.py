@@ -1,4 +1,4 @@
-"""Counts of common bits, or of different bits, between a query and each of eight items."""
+"""Counts of the bits that a query shares with each of eight items, or of those that differ."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
@@ -8,7 +8,7 @@ LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """Set counts[l] to the number of common bits, or of different bits, of item l and the query.
+    """Set counts[l] to the number of bits that item l and the query share, or that differ.
 
     If `both` is true, the bits that are 1 in both rows are counted; otherwise, the bits that differ
     are counted. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item

@@ -1,4 +1,4 @@
-"""Operations that list the hits of a tile: pairs whose scores reach the query's threshold.
+"""Operations that list the hits of a tile.
 
 A *hit* is a pair of a query and an item whose score reaches the threshold of the query. A tile is
 stored as 32 rows, one row per item. A row consists of 32 scores, one score per query, and fills two
@@ -72,12 +72,12 @@ def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_
 def list_hits_of_both(typingctx, scores, minima, slopes, errors, thresholds, n_items, hits):
     """List those pairs of a tile that are hits for the query, for the item, or for both.
 
-    The hits are written as list_tile_hits writes them. `scores` (32, 32) is int32. The pair of
-    query j and item i is a hit for the query if its score is at least minima[j], and a hit for the
-    item if its score is at least thresholds[i] * slopes[j] - errors[j]. The arrays `minima`,
-    `thresholds`, `slopes` and `errors` (32,) are float32. No entry of `slopes` may be 0 or
-    infinite. If scores are float32, nothing is listed, because ``self_join`` works only with int8
-    codes.
+    The hits are written as list_tile_hits writes them. `scores` (32, 32) is int32. Let v be the
+    score of query j and item i. The pair is a hit for the query if v is at least minima[j]. The
+    pair is a hit for the item if v is at least thresholds[i] * slopes[j] - errors[j]. The arrays
+    `minima`, `thresholds`, `slopes` and `errors` (32,) are float32. No entry of `slopes` may be 0
+    or infinite. If scores are float32, nothing is listed, because ``self_join`` works only with
+    int8 codes.
     """
 
     def codegen(context, builder, sig, a):
@@ -145,7 +145,7 @@ def list_panel_hits_by_projection(
     typingctx, isa, items, item0, words, codes, code0, correction, query, bound_terms,
     projected_terms, statistics, panel, n_items, remainder_norms, hits, hit0,
 ):  # fmt: skip
-    """For one query, list the items of a panel that list_tile_hits_by_projection would list.
+    """List the hits of one query in a panel, by the same test as list_tile_hits_by_projection.
 
     The positions of the listed items in the panel are written to hits[hit0:]. The intrinsic returns
     the number of listed items. For the arguments from `items` to `correction`, see multiply_run.

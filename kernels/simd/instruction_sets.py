@@ -25,16 +25,17 @@ class InstructionSet:
         For int8 codes without AMX: the number of int32 lanes of a register, and the number of
         registers that hold sums.
     words_per_pass : int
-        For int8 codes without AMX: a pass multiplies this many words of each query in a panel by
-        all items of a panel. The next pass multiplies the next words.
+        For int8 codes without AMX: the number of words that one pass multiplies. A pass takes this
+        number of words of each query in a panel, and multiplies them by all items of a panel. The
+        next pass multiplies the next words.
     float_rows, float_lanes : int
         For float32 rows: the number of items of a block, and the number of float32 lanes of a
         register.
     int16_words : int
         The number of words whose products are added in int16 before the sum is widened to int32, or
         0 if products are not added in int16. The codes of a query must be so small that no sum in
-        int16 overflows (``query_encoding.query_step``). The codes of a query are then so coarse
-        that the scores of hits are refined (``query_blocks``).
+        int16 overflows (``query_encoding.query_step``). Such small codes are coarse, so the scores
+        of hits must be refined (``query_blocks``).
     """
 
     __slots__ = ()

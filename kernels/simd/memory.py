@@ -79,9 +79,10 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    A kernel receives its inputs as read-only arrays, whereas the arrays that it creates itself are
-    writeable. The kernel may pass arrays of both kinds to another kernel. If it passes read-only
-    views of the writeable arrays, the other kernel need not be compiled again for writeable arrays.
+    A kernel receives its inputs as read-only arrays, but it can write to the arrays that it
+    creates. The kernel may pass arrays of both kinds to a second kernel. The second kernel would
+    then be compiled twice: for read-only and for writeable arrays. To avoid this, the first kernel
+    passes read-only views of the arrays that it has created.
     """
 
     def codegen(context, builder, signature, arguments):

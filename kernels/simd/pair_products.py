@@ -1,7 +1,7 @@
 """Exact scores: float64 sums over the columns of two rows, with a fixed order of the terms.
 
 ``product`` reads arrays whose number type is known when a kernel is compiled. ``row_products``
-emits code for the same sums if the number type is known only when a kernel runs, as it is for the
+computes the same sums from rows whose number type is known only when a kernel runs, such as the
 rows of a search.
 """
 
@@ -47,13 +47,13 @@ def _product_plain(x, x0, y, y0, depth):
 
 
 def emit_sums(builder, rows, dtypes, depth, count, add, later=()):
-    """Emit code for `count` sums over the columns of rows; exact scores define the order of terms.
+    """Emit code for `count` sums over columns; the terms are added in the order of exact scores.
 
     `rows` holds a pointer to each row, and `dtypes` holds the NumPy types of the rows. The function
-    add(builder, sums, elements) adds the terms of one column to `sums`; if the sums are vectors of
-    16 lanes, it adds the terms of 16 columns. The argument `elements` of `add` holds one number or
-    one vector per row. Each entry of `later` consists of a pointer to a row and the level of the
-    cache into which this row is prefetched.
+    add(builder, sums, elements) adds terms to `sums`. If the sums are vectors of 16 lanes, it adds
+    the terms of 16 columns, and otherwise those of one column. The argument `elements` of `add`
+    holds one number or one vector per row. Each entry of `later` is a pair: a pointer to a row that
+    is prefetched, and the level of the cache that receives the row.
     """
 
     def block(k, sums):

@@ -4,13 +4,14 @@ A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one fl
 a panel are stored in the order in which they are read, so the CPU prefetches them. The following
 list gives the order of the words, from the outermost to the innermost loop, for rows of d columns:
 
-- With AMX, a row has 16 words for each 64 columns, rounded up. Panels of items are ordered by step
-  (of 16 words), item and word. Panels of queries are ordered by step, half (of 16 queries), word
-  and query.
-- With other codes, a row has 2 words for each 8 columns, rounded up. Panels of items are ordered by
-  group (of 8 items), word and item. Panels of queries are ordered by word and query.
-- With float32, a row has d words. Panels of items are ordered by item and word. Panels of queries
-  are ordered by word and query.
+- With AMX, d is rounded up to a multiple of 64, and a row has 16 words per 64 columns. The words of
+  a panel of items are ordered by step (of 16 words), item and word. The words of a panel of queries
+  are ordered by step, half (of 16 queries), word and query.
+- With int8 codes but without AMX, d is rounded up to a multiple of 8, and a row has 2 words per 8
+  columns. The words of a panel of items are ordered by group (of 8 items), word and item. The words
+  of a panel of queries are ordered by word and query.
+- With float32, a row has d words. The words of a panel of items are ordered by item and word. The
+  words of a panel of queries are ordered by word and query.
 
 With int8 codes but without AMX, for example, a panel of items begins with word 0 of each of the
 first 8 items, followed by word 1 of each of these 8 items.
@@ -37,15 +38,14 @@ N_STATISTICS = 5
 # query and this approximation. CODE_NORM is the norm of the query's codes after they have been
 # multiplied by the step. OFFSET_WEIGHT is the weight by which the offsets of items are multiplied.
 # UNREFINED_RESIDUAL_NORM is the norm of the residual of the codes. All five numbers are divided by
-# the step of the query. They then have the same unit as products of codes, and can be compared with
-# them.
+# the step of the query, so that they have the same unit as products of codes and can be compared
+# with such products.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, UNREFINED_RESIDUAL_NORM = range(5)
 N_BOUND_TERMS = 5
-# The bound terms of projected codes have the shape (5, 32). The first row of the projected bound
-# terms does not hold thresholds. For each query, the first row holds the ratio of two steps: the
-# step of the full codes divided by the step of the projected codes. This ratio converts thresholds
-# of the full codes to thresholds of the projected codes. The last row of the projected bound terms
-# holds the norm of the remainder of each query. The remainder of a query is the query minus its
-# projection.
+# Projected codes have bound terms of their own, also in an array of the shape (5, 32). The first
+# row of this array, STEP_RATIO, does not hold thresholds. For each query, it holds the step of the
+# full codes divided by the step of the projected codes. A threshold for the full codes, multiplied
+# by this ratio, is the threshold for the projected codes. The last row, REMAINDER_NORM, holds the
+# norm of the remainder of each query. The remainder of a query is the query minus its projection.
 STEP_RATIO, REMAINDER_NORM = 0, 4
 N_PROJECTED_TERMS = 5

@@ -62,9 +62,10 @@ def largest_group_sum(typingctx, isa, x):
 
     `x` (16 m,) is float32. In each group, the positive numbers and the negative numbers are summed
     separately. If x is multiplied by another row, the products of the numbers in one group are
-    added to each other in int16. A word consists of 4 neighbouring numbers. Each run of int16_words
-    neighbouring words contains two groups: the first two numbers of each word form one group, and
-    the last two numbers form the other. If int16_words is 0, the result is 0.
+    added to each other in int16. A word consists of 4 neighbouring numbers. A run of int16_words
+    neighbouring words contains two groups. The first group consists of the first two numbers of
+    each word, and the second group consists of the last two numbers of each word. If int16_words is
+    0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -74,8 +75,8 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # For each entry of ``distances``, each lane adds the value of a partner lane; the numbers
-        # of the two lanes differ by this entry. In the end, each lane holds the sum of its group.
+        # For each entry of ``distances``, each lane adds the value of another lane, whose number
+        # differs from its own by this entry. In the end, each lane holds the sum of its group.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):

@@ -26,8 +26,8 @@ LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
 # The prefetch distance. Each non-zero number of the sparse matrix is multiplied by a row of the
-# dense matrix. If the dense matrix is large, the row for each product is prefetched AHEAD products
-# in advance. With every value of AHEAD from 8 to 24, X'(X Q) takes the same time
+# dense matrix. If the dense matrix is large, each row is prefetched AHEAD products before the
+# product that needs it. With every value of AHEAD from 8 to 24, X'(X Q) takes the same time
 # (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
 # If a kernel only reads a large dense matrix, it prefetches rows of at least this many bytes. The
@@ -39,9 +39,9 @@ _LONG_ROW_BYTES = 256
 class _RowCode:
     """Methods that emit loops over the non-zeros of one row of a CSR matrix.
 
-    The first four arguments of the intrinsic are the values and the indices of the matrix, and the
-    positions at which the row begins and ends. A panel is a group of neighbouring columns of a
-    dense matrix.
+    The first four arguments of the intrinsic are the values of the matrix, its indices, the
+    position at which the row begins, and the position at which the row ends. A panel is a group of
+    neighbouring columns of a dense matrix.
     """
 
     def __init__(self, context, builder, signature, arguments, element, width):
@@ -58,7 +58,7 @@ class _RowCode:
         self._count = builder.sub(arguments[3], arguments[2])
 
     def panel(self, argument, column):
-        """Return a panel: a pointer to a column in row 0 of a matrix, and the length of a row."""
+        """Return a panel: a pointer to its first entry, and the length of the matrix's rows."""
         make = self._context.make_array(self._types[argument])
         array = make(self._context, self._builder, self._arguments[argument])
         start = self._builder.gep(array.data, [column])
@@ -191,10 +191,11 @@ class _RowCode:
         return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
 
     def scatter(self, vectors, panel, is_ahead):
-        """Emit a loop that adds each non-zero times `vectors` to the row that the non-zero selects.
+        """Emit a loop that adds the products of the non-zeros and `vectors` to rows of a panel.
 
-        If is_ahead is true and a row of the panel has at least CACHE_LINE bytes, rows of the panel
-        are prefetched.
+        The product of `vectors` and the non-zero in column j is added to row j of the panel. If
+        is_ahead is true and a row of the panel has at least CACHE_LINE bytes, rows of the panel are
+        prefetched.
         """
 
         def step(entry, index, _):
@@ -231,7 +232,7 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
     The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
     stores of panels of 64 columns bypass the caches. If is_streamed is true, the panels must also
     be aligned to a cache line, and a call of `fence` must follow the last row. If is_ahead is true,
-    rows of A are prefetched, which requires last <= len(indices) - AHEAD.
+    rows of A are prefetched; `last` must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -206,7 +206,7 @@ def multiply_run_by_item(
 ):  # fmt: skip
     """Write products as multiply_run does, for panels that are laid out by item (``simd.panel``).
 
-    The words of the query begin at codes[code0], and each word is stored once. With AMX, no panel
+    The words of the query, each of which is stored once, begin at codes[code0]. With AMX, no panel
     is laid out by item, so this function does the same as multiply_run.
     """
     signature = types.void(
@@ -351,7 +351,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit a loop; each round adds one product to each of four tiles of sums, as in _emit_amx.
+    """Emit a loop that, like _emit_amx, adds a product to each of four tiles of sums per round.
 
     Products that are added to different tiles do not wait for each other, so the latency of tdpbssd
     is hidden.
@@ -372,7 +372,7 @@ def _emit_amx_peak(builder, source, count, out):
 
 
 def _emit_amx(builder, items, queries, steps, n_queries, out):
-    """Emit the scores of a panel of items with 16 or 32 queries, using the tile registers of AMX.
+    """Emit code that scores a panel of items for 16 or 32 queries in the tile registers of AMX.
 
     Each of the tile registers 0 to 3 holds 16 x 16 sums, for one half of the items and one half of
     the queries. Registers 4 and 5 hold items, and registers 6 and 7 hold queries. A panel of items
@@ -430,8 +430,9 @@ def _emit_pass(
 ):
     """Emit one pass over `count` words from `first_word` on; each step multiplies two words.
 
-    A block has at most 8 items, and is so small that the sums of all its items with the queries fit
-    in registers. `item_starts` is None if the panel of items is laid out by groups.
+    A block has at most 8 items, and there is one sum for each pair of an item and a query. A block
+    is so small that these sums fit in registers. `item_starts` is None if the panel of items is
+    laid out by groups.
     """
     lanes = isa.int8_lanes
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
@@ -496,7 +497,8 @@ def _emit_item_starts(builder, items, words):
 
     Without the table of pointers, every step would compute each pointer from the previous pointer.
     These computations would occupy execution ports that the products need. If the items have a
-    projection and the search uses their full codes, the table makes the search 1.02 times as fast.
+    projection and the search uses their full codes, the search is 1.02 times as fast with the table
+    as without it.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -736,12 +738,14 @@ def _add_products(builder, isa, total, pairs):
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
     signed codes. The product of the words is the inner product of their codes. With AVX2, there are
     at most int16_words pairs, and their products are added in int16. The sums fit in int16, because
-    ``query_encoding.query_step`` limits the codes of queries. Products of the codes of remainders
-    are never added to those of other pairs; ``query_blocks`` shows that they fit, too.
+    ``query_encoding.query_step`` limits the codes of queries. If the codes belong to a remainder of
+    a query, there is only one pair; ``query_blocks`` shows that the sums of its products also fit
+    in int16.
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
-        # LLVM accepts i32 operands for this intrinsic, both before and since version 22.
+        # LLVM accepts i32 operands for this intrinsic, in version 22 and later as well as in
+        # earlier versions.
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))

@@ -1,4 +1,7 @@
-"""Tests of the alignment of retrained models, on planted changes whose answers NumPy computes."""
+"""Tests of the alignment of retrained models.
+
+The tests plant changes in a model, and compare the results with NumPy.
+"""
 
 import numpy as np
 import pytest
@@ -55,9 +58,10 @@ def test_predictions_stay_to_rounding():
 
 
 def test_rotation_is_the_nearest_one():
-    """None of 1,000 other rotations brings the new items nearer to the old items.
+    """No further rotation brings the aligned items nearer to the old items.
 
-    Half of these rotations are random, and the other half are close to the solution.
+    The test tries 1,000 rotations. Half of them are random, and the other half change the solution
+    only slightly.
     """
     rng = np.random.default_rng(2)
     old = rng.standard_normal((60, 3))

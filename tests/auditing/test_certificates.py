@@ -1,4 +1,8 @@
-"""No map loses a certified neighbour; every attack returns a rescaling that removes one."""
+"""Tests of certified neighbours, and of attacks on neighbours.
+
+No map drops a certified neighbour. An attack that succeeds returns a rescaling that drops the
+attacked neighbour.
+"""
 
 import numpy as np
 import pytest
@@ -91,15 +95,18 @@ def test_rescaling_radius_is_where_an_item_can_pass():
             if not 1.05 < radius < 3:
                 continue
             # A numerical minimiser looks for weights with which another item overtakes the
-            # neighbour. It must find no such weights if the logarithm of the allowed condition
-            # number is 0.99 ln(radius). It must find such weights if the logarithm is
-            # 1.05 ln(radius).
+            # neighbour. With a limit of 0.99 ln(radius) for the logarithm of the condition number,
+            # no other item may overtake the neighbour. With a limit of 1.05 ln(radius), another
+            # item must overtake the neighbour.
             assert least_lead(items, i, j, outsiders, 0.99 * np.log(radius), rng) > -1e-9
             assert least_lead(items, i, j, outsiders, 1.05 * np.log(radius), rng) < 0
 
 
 def least_lead(items, i, j, outsiders, log_condition, rng):
-    """Return the smallest lead of neighbour j over an outsider, at the worst weights in the box."""
+    """Return the cosine of items i and j, minus the cosine of item i and an outsider.
+
+    The result is the minimum of this difference over all outsiders and over all weights in the box.
+    """
     x, y = items[i], items[j]
     K = float(np.exp(2 * log_condition))
     return min(
@@ -168,8 +175,8 @@ def test_duplicates_and_zero_rows_are_not_certified(family):
     items = np.vstack([clustered(10, p=20), np.zeros((2, 5))])
     items[1:6] = items[0] * np.array([[1.0], [3.0], [0.1], [7.0], [1.0]])
     certified = certified_neighbors(items, 3, 1.2, family=family)
-    # Six rows are multiples of one row. Seen from each of them, the other five tie under every map,
-    # but only three of the five can be neighbours.
+    # Six rows are multiples of one row. Under every map, each of the six has the same cosine with
+    # the other five, but its list of neighbours has room for only three of them.
     assert (certified.radius[:6] == 1).all()
     assert np.isnan(certified.radius[20:]).all()
     assert not certified.certified[20:].any()

@@ -1,4 +1,4 @@
-"""The predicted overlap of a mapped encoder, tested with encoders whose true overlap is known."""
+"""Tests of the overlap that map_encoder predicts, on encoders whose true overlap is known."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,10 @@ def encoders(rng, n=3000, d=16, noise=0.3):
 
 
 def nearest(queries, corpus, own, k):
-    """Return, in any order, the k nearest rows by cosine, without the row of the same text."""
+    """Return the k nearest rows of each query by cosine, in any order.
+
+    The row of the query's own text is left out.
+    """
     units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (queries, corpus)]
     scores = units[0] @ units[1].T
     scores[np.arange(len(own)), own] = -2

@@ -387,8 +387,8 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         < 0.58
     )
     # On average over all pairs, two products of one department are no closer than two products of
-    # different departments. Among neighbours, however, two products share a department 1.4 times as
-    # often as by chance.
+    # different departments. However, two neighbours are 1.4 times as likely to share a department
+    # as two random products.
     result = report.label_test
     assert result.auc_p > 0.05
     assert result.precision > 1.3 * result.chance

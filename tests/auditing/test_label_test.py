@@ -1,4 +1,4 @@
-"""The label test reports labels that neighbours or pairs recover, but none that fit by chance."""
+"""The label test reports labels that neighbours or pairs recover, but no shuffled labels."""
 
 import dataclasses
 
@@ -39,8 +39,8 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
     assert result.precision > 0.95
     assert result.precision_p <= 0.005 / 3
     assert result.verdict.startswith("The labels are recovered among neighbours")
-    # The rows of one group are near each other, but only few of all pairs are within a group. Over
-    # all pairs, the labels are therefore recovered only weakly.
+    # Rows of the same group are near each other, but most pairs consist of rows of different
+    # groups. Over all pairs, the labels are therefore recovered only weakly.
     assert result.auc < 0.55
     assert ("and weakly over all pairs" in result.verdict) == (result.auc_p <= 0.005 / 3)
     assert not any("labels" in line and "does not show" in line for line in report.advice)
@@ -120,7 +120,10 @@ def test_label_test_equals_its_definition():
 
 
 def noisy_ranking(rng, codes):
-    """Return a ranking of all items by noisy scores, which are slightly higher within a label."""
+    """Return a ranking of all items by noisy scores.
+
+    On average, pairs with the same label have slightly higher scores than other pairs.
+    """
     same = codes[:, None] == codes
     scores = same + 3 * rng.standard_normal(same.shape)
     lists = np.argsort(-scores + 99 * np.eye(len(codes)), axis=1)[:, :5]
@@ -142,7 +145,10 @@ def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
 
 
 def test_precision_divides_by_the_number_of_labelled_neighbours():
-    """Only an item of label "a" has a labelled neighbour, so the precision of label "b" is 0."""
+    """The precision of label "b" is 0, because no item of label "b" has a labelled neighbour.
+
+    One item of label "a" has a labelled neighbour.
+    """
     codes, items = np.repeat([0, 1], 10), np.arange(20)
     lists = np.full((20, 3), -1)
     lists[0, 1] = 1
@@ -176,7 +182,7 @@ def test_deviations_are_counted_in_standard_deviations():
 
 
 def test_each_test_names_the_similarity_that_recovers_best():
-    """Each test names the similarity that recovers the labels best.
+    """Each test of labels reports which similarity recovers the labels best.
 
     One of the three similarities recovers the labels among neighbours, another one recovers them
     over all pairs, and the third one does not recover them.

@@ -50,8 +50,8 @@ def test_a_rescaling_is_distinguished_from_a_rotation():
     turned = diff_models(items * D @ random_rotation(rng, 6), items, k=5)
     assert turned.overlap_after_rescaling < 0.9
     assert turned.overlap_after_linear_map == 1
-    # A rotation changes no cosine, so the overlap is 1 even without a map. Rescaling the columns
-    # can only lower it.
+    # A rotation changes no cosine, so the overlap is 1 even without a map. A rescaling of the
+    # columns can only decrease this overlap.
     still = diff_models(items @ random_rotation(rng, 6), items, k=5)
     assert still.overlap == still.overlap_after_linear_map == still.unchanged == 1
     assert still.overlap_after_rescaling < 0.9
@@ -119,7 +119,8 @@ def test_errors_name_the_argument(arguments, message):
 def test_each_overlap_is_that_of_its_map():
     """The overlap after a map shows how many neighbours the map loses.
 
-    The map is fitted to vectors and not to lists, so the map may lose neighbours.
+    The map is fitted to the vectors. The fit does not consider the lists of neighbours, so the map
+    may lose neighbours.
     """
     rng = np.random.default_rng(21)
     old = rng.standard_normal((300, 6)) * np.geomspace(1, 0.02, 6)

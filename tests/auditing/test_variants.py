@@ -49,8 +49,9 @@ def test_user_variants_ignore_the_parametrisation():
 def test_parametrizations_hold_in_any_basis():
     """The parametrisations are correct in any basis.
 
-    The test compares them with the factors, because the norms of columns are enough only in the
-    basis of the SVD.
+    The expected cosines are computed from an SVD. In the basis of the SVD, the norms of the columns
+    are enough to balance the factors. The test also shows that they are not enough in another
+    basis.
     """
     rng = np.random.default_rng(9)
     P, Q = rng.standard_normal((80, 6)) @ rng.standard_normal((6, 6)), rng.standard_normal((50, 6))
@@ -152,7 +153,11 @@ def test_variants_keep_equal_rows_equal_in_any_block():
 
 
 def test_audit_of_repeated_rows_ignores_their_order():
-    """The lists contain all rows, so only the order of tied rows could change a share."""
+    """The order of repeated rows does not change the shares that an audit reports.
+
+    The audit lists the neighbours of all rows, not of a random sample. Only the order of tied rows
+    could therefore change a share.
+    """
     items, users = repeated_rows()
     order = np.random.default_rng(12).permutation(len(items))
     first, second = (fastcos.audit(rows, users, k=5) for rows in (items, items[order]))

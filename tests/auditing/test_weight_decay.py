@@ -1,4 +1,7 @@
-"""The audit asks about weight decay on both sides, and recognises its effect in the factors."""
+"""The audit recognises in the factors that users and items both had weight decay.
+
+If `weight_decay_on` is not given, the audit advises the reader to find out who had weight decay.
+"""
 
 import dataclasses
 
@@ -10,9 +13,10 @@ import fastcos
 
 @pytest.fixture(scope="module")
 def als_wr():
-    """Factorise ratings with weight decay in proportion to the numbers of ratings.
+    """Return factors of ratings, and the number of ratings of each user and of each item.
 
-    More than half of all possible ratings are missing.
+    The weight decay of each user and of each item is proportional to its number of ratings. More
+    than half of all possible ratings are missing.
 
     The factors have 4 dimensions. Alternating least squares minimises the squared error plus λ n_u
     |p_u|² + λ m_i |q_i|² (Zhou et al. 2008) until convergence.
@@ -68,8 +72,9 @@ def test_audit_says_what_balanced_factors_mean():
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
-    # The argument weight_decay_on="not both" says that the users, the items, or both had no weight
-    # decay. The scale was therefore chosen by the training algorithm, not by the loss.
+    # The argument weight_decay_on="not both" means that at least one side of the model (the users
+    # or the items) had no weight decay. The scale was therefore chosen by the training algorithm,
+    # not by the loss.
     assert "weight decay on users and items" not in decided.verdict
     assert "gradient descent from small initial factors" in decided.verdict
     assert "The algorithm, not the loss, chose this scale of the dimensions" in decided.verdict

@@ -11,7 +11,10 @@ from tests.oracles.audit import neighbour_sets, random_map, random_rotation, ver
 
 
 def lost(items, images, k):
-    """Return the share of the items' k nearest neighbours that are not neighbours in `images`."""
+    """Return the share of neighbours in `items` that are no longer neighbours in `images`.
+
+    Each row has k neighbours.
+    """
     before, after = neighbour_sets(items, k), neighbour_sets(images, k)
     return float((before & ~after).sum() / before.sum())
 
@@ -96,16 +99,17 @@ def simulated_items(users, n_items, rank, seed):
         ((1500, 300, 20, 3), 1.2, 64, 0.0873),
         ((5000, 1000, 50, 0), 1.2, 16, 0.133),
         pytest.param((5000, 1000, 50, 0), 1.2, 64, 0.1335, marks=pytest.mark.long),
-        # We also ran three other searches (iterated, tabu, and annealing). Each of them counted the
-        # replaced neighbours of 360,000 maps. The largest share of replaced neighbours among all
-        # these maps was 0.1273.
+        # We also ran three other searches (iterated, tabu, and annealing). Each of these searches
+        # counted the replaced neighbours of 360,000 maps. The largest share of replaced neighbours
+        # among all these maps was 0.1273.
         pytest.param((20_000, 1000, 50, 0), 1.2, 64, 0.127, marks=pytest.mark.long),
     ],
 )
 def test_worst_rescaling_on_simulations(case, condition, n_starts, least):
-    """The search replaces at least as many neighbours as a long annealing by other code.
+    """The search replaces at least as many neighbours as a long run of simulated annealing.
 
-    That annealing replaced 5.1, 8.7 and 13.3 % of the neighbours.
+    An independent implementation of simulated annealing replaced 5.1, 8.7 and 13.3 % of the
+    neighbours.
     """
     worst = worst_rescaling(simulated_items(*case), 10, condition, n_starts=n_starts)
     assert worst.replaced >= least
@@ -144,7 +148,7 @@ def test_worst_rescaling_counts_others_than_it_searched():
 
 @pytest.mark.slow
 def test_worst_rescaling_of_wide_rows_counts_others_too():
-    """With 3,400 columns, the search uses 100 items; the loss is counted on 100 other ones."""
+    """With 3,400 columns, the search uses 100 items, and counts the loss on 100 other items."""
     items = np.random.default_rng(4).standard_normal((1100, 3400)).astype(np.float32)
     worst = worst_rescaling(items, 1, 1.2, n_starts=1)
     assert worst.n_items == 100

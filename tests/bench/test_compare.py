@@ -17,7 +17,7 @@ FAST = ("--processes", "1", "--seconds", "0.001")
 def document(**changes):
     """Return a results file of one task.
 
-    NumPy takes twice as long as fastcos, and SciPy takes half as long.
+    NumPy takes twice as long as fastcos, and SciPy takes half as long as fastcos.
     """
     ours = [[0.010, 0.011], [0.012, 0.010]]
     libraries = {
@@ -294,7 +294,7 @@ def test_disturbed_processes_are_measured_again(monkeypatch):
     command.measure_rows([row], arguments, new, actual, lambda _: saved.append(1))
     result = new["results"][row.key]
     # Only the second and the fourth process count, because other programs disturbed the first and
-    # the third. The reported load is the higher load of the two.
+    # the third. Of the loads during these two processes, the higher one is reported.
     assert result["busy"] == 0.01
     assert [len(result["libraries"][name]["seconds"]) for name in actual] == [2, 2]
     assert len(saved) == 4
@@ -341,7 +341,7 @@ def test_table_has_losses_first_and_names_the_machine():
     assert "on 2026-11-28 with commit 0123456789 of fastcos. The machine has 2 cores of" in text
     assert "(zen9); fastcos used 2 threads and the instruction set AVX2." in text
     assert "AVX2. fastcos ran with FASTCOS_ISA=avx2." in text
-    assert "and in 1, it is slower." in text
+    assert "In 1 task, fastcos is slower." in text
     assert text.index("**0.5") < text.index("| 2.00 [")
     assert "recall 0.900" in text
     assert "FAISS: not installed (batch small)" in text
@@ -358,7 +358,10 @@ def test_busy_rows_have_no_verdict():
 
 
 def test_summary_keeps_libraries_apart_from_intervals():
-    """Each machine has a column of libraries and one of ratios, even if it did not run a task."""
+    """The table has two columns per machine: one of libraries, and one of ratios.
+
+    If a machine did not run a task, its first cell is "not measured", and its second cell is empty.
+    """
     wide = document(tags=[], isa="avx512")
     wide["results"] = {"one_query small": wide["results"]["batch small"] | {"title": "one query"}}
     lines = render.summary_table({"narrow": document(), "wide": wide})
@@ -398,8 +401,8 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert "old" not in readme.read_text()
     assert "| X'(X A) | 2 s |  |" in howto.read_text()
     assert "Some CPU (zen9); fastcos used 2 threads" in howto.read_text()
-    counts = "In 0 of them, fastcos is faster than the fastest other exact library, and in 2, it"
-    assert f"{counts} is slower." in speed.read_text()
+    counts = "In 0 tasks, fastcos is faster than the fastest other exact library. In 2 tasks, "
+    assert f"{counts}fastcos is slower." in speed.read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""In the tests of the commands, figures are laid out once, and their files contain no shapes."""
+"""The tests of the commands save time: figures have only one width, and their files are empty."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def write_empty(canvas, file, **options):
 
 @pytest.fixture(autouse=True)
 def figures_without_shapes(monkeypatch):
-    """Write figures without shapes, because drawing takes most of the time of a command.
+    """Write figures as empty SVG files, because drawing takes most of the time of a command.
 
     For the same reason, each figure of a page is laid out at only one of its two widths.
 

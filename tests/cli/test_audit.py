@@ -221,10 +221,10 @@ def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
 
 @pytest.mark.slow
 def test_claimed_decay_is_compared_with_the_factors(files, capsys):
-    """The audit compares the option `--weight-decay-on both` with the factors.
+    """The audit checks whether the factors agree with the option `--weight-decay-on both`.
 
-    Random factors are not balanced, so they contradict the option. The factors that `canonicalize`
-    returns confirm it.
+    Random factors are not balanced, so they do not agree with the option. The factors that
+    `canonicalize` returns are balanced, so they agree with it.
     """
     items, users = (np.load(files / f"{side}.npy") for side in ("items", "users"))
     form = canonicalize(users, items)

@@ -28,7 +28,7 @@ def needs(*names):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Write a CSV of interactions and a CSV of labels, in which we planted the answers."""
+    """Write a CSV of interactions with planted clusters, and a CSV with the clusters as labels."""
     folder = tmp_path_factory.mktemp("files")
     X, clusters = clustered_interactions()
     rows, columns = X.nonzero()
@@ -91,8 +91,8 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     assert len(colours) <= 256
     # The text is black, and the space between the panels is white.
     assert colours >= {(0, 0, 0), (255, 255, 255)}
-    # Both end colours of the colour scale occur in the figure. Each may be off by as much as the
-    # colour changes from one pixel of the colour bar to the next.
+    # Both end colours of the colour scale occur in the figure, up to a difference as small as that
+    # between two neighbouring pixels of the colour bar.
     for end in ((103, 0, 31), (5, 48, 97)):
         distances = np.abs(np.array(list(colours)) - end).max(axis=1)
         assert distances.min() <= 6

@@ -63,7 +63,7 @@ def cosines(rows):
 
 
 def write_parquet(ids):
-    """Write a table in which only options can name the right columns."""
+    """Write a table whose columns of ids and of vectors must be named by options."""
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 

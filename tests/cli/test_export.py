@@ -121,13 +121,16 @@ def test_export_ends_with_commands_that_run(files, capsys, monkeypatch):
 
 @pytest.mark.parametrize("form", ["query_metric", "canonical"])
 def test_export_align_to_an_earlier_export(files, form, capsys):
-    """A later model in other coordinates is aligned, so rows of both exports can be compared."""
+    """The option --align-to maps a later model to the coordinates of an earlier export.
+
+    The rows of the two exports can then be compared.
+    """
     options = ("--form", form)
     first = (files / "items.npy", "--users", files / "users.npy", *options)
     later = (files / "items2.npy", "--users", files / "users2.npy", *options)
     assert run(*first, "--out", files / "first") == 0
-    # The canonical forms of the two exports would agree even without an alignment. To make them
-    # differ, the first export is rotated.
+    # The canonical forms of the two exports would agree even without an alignment. The test
+    # therefore rotates the first export, so that the two exports differ before the alignment.
     R = random_map(np.random.default_rng(3), 5, 1.0)
     names = ("items", "users") if form == "canonical" else ("items",)
     for name in names:

@@ -49,14 +49,17 @@ def as_two_files(ids, rows):
 
 
 def as_export(ids, rows):
-    """Write a folder by `fastcos index export`; it stores the ids even if they are 0, 1, 2."""
+    """Run `fastcos index export`, which writes a folder.
+
+    The folder contains the ids even if they are 0, 1, 2.
+    """
     np.savez("pair.npz", items=rows, users=np.eye(4), ids=np.array(ids))
     assert main(["index", "export", "pair.npz", "--form", "canonical", "--out", "served"]) == 0
     return ["served"]
 
 
-# Each case is a pair of a format and an order of ids. The default tests use every order in one
-# format, and every format with one order; the other pairs are slow tests.
+# Each case is a pair of a format and an order of ids. The default tests use all orders in the
+# format CSV. In the other formats, they use only the order 9, 0, 4; the other pairs are slow tests.
 @pytest.mark.parametrize(
     ("write", "ids"),
     [
@@ -119,7 +122,7 @@ def neighbors_table(path="neighbors.csv"):
 
 @pytest.mark.parametrize("name", ["chunk_id", "key", None])
 def test_text_is_of_the_column_of_ids_that_the_vectors_have(name, capsys):
-    """The column of ids may have any name; without such a column, the order of the rows counts."""
+    """The column of ids may have any name; without such a column, the ids are the row numbers."""
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -197,7 +200,7 @@ def test_recommend_names_the_option_for_users(capsys):
 
 
 def parsers():
-    """Return a dictionary from the words of each command or subcommand to its options."""
+    """Return a dictionary from each command or subcommand (a tuple of words) to its options."""
     results = {}
 
     def walk(parser, words):

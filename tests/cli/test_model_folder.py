@@ -114,7 +114,10 @@ def test_audit_of_a_folder_matches_that_of_its_sides(folder, audited, tmp_path):
 
 
 def test_audit_compares_two_folders(folder, audited):
-    """The fixture requires that all neighbours are unchanged, so it fails if any differ."""
+    """An audit that compares a folder with itself finds that all neighbours are unchanged.
+
+    The fixture `audited` uses the option --fail-under, so it fails if a neighbour has changed.
+    """
     diff = json.loads((folder / "audit" / "audit.json").read_text())["diff"]
     assert diff["overlap_after_linear_map"] == 1
 

@@ -76,7 +76,8 @@ def test_recommend_follows_the_model_without_what_was_seen(folder, measure, mode
 
     def cosines(R):
         norms = np.sqrt((R * R).sum(axis=1))
-        # Inner products of counts are exact, so the same items tie as in the command.
+        # Inner products of counts are exact. The same items therefore have equal scores here and in
+        # the command.
         scores = R @ R.T / np.outer(norms, norms)
         np.fill_diagonal(scores, -2)
         return scores
@@ -257,9 +258,10 @@ def test_recommendations_of_a_matrix_file_use_row_numbers(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("words", [pytest.param(words, marks=needs(words[0])) for words, _ in REAL])
 def test_recommendation_is_the_same_for_ten_seeds(words, tmp_path, monkeypatch, capsys):
-    """The recommendation does not depend on the seed: it rests on all users, or on at least 500.
+    """The recommendation is the same for ten seeds.
 
-    With 8 to 33 users, four seeds led to four recommendations.
+    It is based on at least 500 users or, in smaller data sets, on all users. With 8 to 33 users,
+    four seeds led to four recommendations.
     """
     monkeypatch.chdir(tmp_path)
     results = []

@@ -17,9 +17,10 @@ from types import SimpleNamespace
 import numba
 import pytest
 
+from fastcos import set_config
 from fastcos.cli import doctor, terminal, warmup
 from fastcos.cli.main import COMMANDS, SHELLS, build_parser, main
-from fastcos.kernels import cpu
+from fastcos.kernels import cpu, native
 from fastcos.kernels.jit import kernel
 
 EXAMPLES = [
@@ -253,7 +254,7 @@ def test_doctor_prints_a_table(capsys):
 
 @pytest.fixture
 def terminal_of(monkeypatch):
-    """Return a function that lets the library rich write as if to a terminal of a given width."""
+    """Return a function that sets the width of the terminal for which `rich` formats its output."""
 
     def set_columns(columns):
         for name, value in (("FORCE_COLOR", 1), ("NO_COLOR", 1), ("TERM", "xterm")):
@@ -401,8 +402,8 @@ def signatures_compiled(code, folder):
 @pytest.mark.long
 def test_warmup_compiles_all_that_commands_need(tmp_path):
     # Each job runs in a process of its own, as in the command. If the jobs shared a process, Numba
-    # might compile nothing for a call, and convert its arguments to the types of code that another
-    # job has compiled.
+    # might reuse code that another job has compiled. Instead of compiling new code, Numba would
+    # then convert the arguments of the call to the types of the old code.
     warmed = set()
     for job in warmup.JOBS:
         code = f"from fastcos.cli import warmup\nwarmup.JOBS[{job!r}]()"
@@ -461,6 +462,17 @@ def test_warmup_for_tiers_serves_this_cpu(monkeypatch, tmp_path, capsys):
     assert json.loads(out)["signatures"] == len(files) > 5 * len(cpu.supported_tiers())
     stdout_of(f"from fastcos.cli import warmup; warmup.compile_now(); warmup.JOBS[{job!r}]()")
     assert compiled_files(tmp_path) == files
+
+
+@pytest.mark.slow
+def test_warmup_runs_all_kernels_of_products_on_one_core_with_a_large_cache(monkeypatch):
+    monkeypatch.setattr(cpu, "fast_cache_bytes", lambda: 1 << 24)
+    set_config(n_threads=1)
+    called = set()
+    monkeypatch.setattr(native, "recorder", lambda kernel, _: called.add(kernel.__name__))
+    warmup.JOBS["products of float32"]()
+    # The first kernel depends on the number of threads, and the others on the size of the cache.
+    assert called >= {"join_columns", "matmul_blocks", "transpose_blocks", "gram_blocks"}
 
 
 def test_warmup_for_tiers_refuses_other_cpus(monkeypatch, capsys):

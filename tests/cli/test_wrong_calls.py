@@ -1,4 +1,8 @@
-"""A wrong call of a command ends with status 2. It prints one line with the flag, and no data."""
+"""A wrong call of a command ends with status 2.
+
+The command prints an error of one line that names the wrong argument. It prints no data, and writes
+no files.
+"""
 
 import re
 

@@ -18,7 +18,8 @@ N_USERS, N_ITEMS, DEPTH = 700, 60, 6
 def data():
     """Return four fifths of some interactions, the held-out fifth, and the vectors of a model.
 
-    The interactions depend on taste and popularity. The model is fitted to the four fifths.
+    The interactions depend on taste and popularity. The model is fitted only to the four fifths
+    that are not held out.
     """
     random = np.random.default_rng(0)
     taste, kind = random.integers(0, 3, N_USERS), random.integers(0, 3, N_ITEMS)

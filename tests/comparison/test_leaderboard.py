@@ -134,7 +134,7 @@ def test_rank_does_not_recommend_the_luckiest_of_many():
     for seed in range(20):
         values = np.random.default_rng(seed).standard_normal((20, 100)) + 5
         result = ranked(values, np.zeros(100))
-        # By chance, the best of 20 looks better than the baseline.
+        # By chance, the best of the 20 candidates looks better than the baseline.
         assert result.rows[0].gain.value > 0
         wrong += result.recommended != result.baseline
     assert wrong <= 3
@@ -202,7 +202,7 @@ def test_label_task_precision_counts_ties_in_part():
 
 @pytest.mark.slow
 def test_rare_labels_are_recovered_per_class():
-    """A rare label can count as recovered although a vote of ten neighbours never names it.
+    """A rare label can count as recovered even if it never wins a vote of ten neighbours.
 
     Here, the rare label belongs to 2 % of the items, which are close to each other.
     """
@@ -501,8 +501,9 @@ def test_compare_vectors_refuses_wrong_arguments(arguments, message):
 def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
     """Labels must have enough distinct permutations for a test.
 
-    The exchange of two equally frequent labels gives no new permutation. Of the 924 permutations of
-    two labels with 6 items each, only 462 are therefore distinct.
+    If two equally frequent labels are exchanged, the same items share a label as before, so this is
+    no new permutation. Of the 924 permutations of two labels with 6 items each, only 462 are
+    therefore distinct.
     """
     rows, few = blobs()[0], np.full(120, -1)
     X = np.abs(np.random.default_rng(0).standard_normal((200, 120)))

@@ -27,8 +27,8 @@ def test_choose_rank_finds_no_signal_in_noise(simulation):
     assert (noise.sum(axis=0) == simulation.X.sum(axis=0)).all()
     assert (noise.data == 1).all()
     assert abs(noise - simulation.X).sum() > 0
-    # Each item is as popular in the noise as in X. Like the first direction of X, the first
-    # direction of the noise therefore reflects popularity.
+    # Each item has the same number of users in the noise as in X. The first direction of the noise
+    # therefore reflects the popularity of the items, as the first direction of X does.
     assert choose_rank(noise, ranks=[2, 5, 20]).by_parallel_analysis <= 4
 
 

@@ -114,7 +114,7 @@ def test_operators_in_filters(filter, accepts):
 
 
 def _none_safe(accepts, page, tag):
-    """Return whether `accepts` is true; a comparison by size with a missing value is false."""
+    """Return the result of `accepts`, or False if it compares a missing value by size."""
     try:
         return accepts(page, tag)
     except TypeError:

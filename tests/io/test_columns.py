@@ -1,4 +1,7 @@
-"""Columns that other programs wrote are read, or an error states the name, the row and the type."""
+"""Columns that other programs have written are either read or refused.
+
+The error of a refusal states the name of the column, the row and the type.
+"""
 
 import datetime
 import decimal

@@ -1,4 +1,4 @@
-"""Readers of interactions, labels and vectors are compared with a loop over the cells of a CSV."""
+"""The functions that read interactions, labels and vectors agree with a loop over CSV cells."""
 
 import contextlib
 import csv

@@ -1,9 +1,9 @@
 """A table is read in the same way, whatever its file format and the program that wrote it.
 
-If a column must be refused, the error names this column in every format.
+If a column is not valid, the error names this column in every format.
 
-The tests build random tables from columns whose correct contents are known, so the expected answer
-shares no code with the readers. To also run the slow tests, which read more tables::
+The tests build random tables from columns whose correct contents are known. The expected results
+therefore share no code with the readers. To also run the slow tests, which read more tables::
 
     pytest -n 0 tests/io/test_same_table.py -m "slow or not slow"
 """
@@ -37,7 +37,7 @@ class Made:
         self.name, self.kind, self.cells, self.expected = name, kind, cells, expected
 
 
-# --- columns whose reading is known ---
+# --- columns whose correct contents are known ---
 
 
 def eighths(rng, n):
@@ -56,7 +56,7 @@ def words(rng, n):
 
 
 def with_one(rng, cells, odd):
-    """Replace the first, the last or another cell with `odd`."""
+    """Return the cells, but replace the first, the last or a random one by `odd`."""
     place = int(rng.choice([0, len(cells) - 1, rng.integers(len(cells))]))
     return [*cells[:place], odd, *cells[place + 1 :]]
 
@@ -64,7 +64,7 @@ def with_one(rng, cells, odd):
 def make_ids(rng, n):
     """Return a column of ids, or None.
 
-    The name of the column shows that it contains ids, or it is the only column of texts.
+    Readers recognise the column of ids by its name, or because no other column contains texts.
     """
     name = str(rng.choice(["id", "item_id", "movieId", "Item ID", "ISBN"]))
     numbers = distinct(rng, n)
@@ -167,8 +167,8 @@ def make_numbers(rng, n):
 def make_table(seed):
     """Return columns, and the expected result of reading them.
 
-    The result consists of ids and rows, or it contains the name of the column that readers must
-    refuse.
+    If the columns are valid, the result consists of ids and rows. Otherwise, it contains the names
+    of the columns that an error may name.
     """
     rng = np.random.default_rng([57, seed])
     n = int(rng.choice([1, 2, 3, 5, 5, 700]))
@@ -194,7 +194,7 @@ def make_table(seed):
         extras = [one for one in choices if rng.random() < 0.3]
     roles = [*([ids] if ids else []), *vectors, *extras]
     refused = [one.name for one in roles if one.expected is REFUSED]
-    if refused:  # readers may also refuse a blank column first
+    if refused:  # the error may name a blank column instead
         refused += [one.name for one in extras if one.cells == [None] * n]
     columns = [*([ids] if ids else []), *vectors, *extras]
     columns = [columns[place] for place in rng.permutation(len(columns))]
@@ -304,7 +304,7 @@ def frame_jsonl(path, columns):
 
 
 def lacks(*kinds):
-    """Return a function that tells whether columns can be written without these types."""
+    """Return a function that tells whether no column has one of these types."""
     return lambda columns: not {one.kind for one in columns} & {*kinds}
 
 

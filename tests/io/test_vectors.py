@@ -52,8 +52,8 @@ def test_text_vectors_with_and_without_a_first_line(tmp_path):
 
 def test_text_vectors_allow_spaces_in_words(tmp_path):
     (tmp_path / "v.txt").write_text("a 1 2 3\n. . . 4 5 6\n")
-    # The id in the first line contains no space, so the first line shows how many columns of
-    # numbers there are.
+    # The id in the first line contains no space. The first line therefore shows the number of
+    # columns of numbers.
     assert read_vectors(tmp_path / "v.txt").ids.tolist() == ["a", ". . ."]
 
 
@@ -334,8 +334,8 @@ def test_read_factors_strips_biases_of_two_files(tmp_path):
     assert factors.items.shape == (20, 4)
     assert factors.scoring_embeddings().items.shape == (20, 5)
     # The last column of the items contains biases. Only the constant last column of the users shows
-    # this. Without the users, the last column of the items is therefore kept like every other
-    # column.
+    # that these numbers are biases. Without the users, the last column of the items is therefore
+    # kept like every other column.
     assert read_factors(tmp_path / "items.npy").items.shape == (20, 5)
     logistic, users = trained("lmf")
     np.save(tmp_path / "items.npy", logistic)

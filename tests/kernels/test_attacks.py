@@ -22,7 +22,10 @@ def neighborhoods(seed, n, m=8, d=4):
 
 
 def rank(x, units, edge, w):
-    """Return how many items are nearer to x than item `edge`, by more than MARGIN, at weights w."""
+    """Return how many items are nearer to x than item `edge` at weights w.
+
+    Only items whose cosines are higher by more than MARGIN are counted.
+    """
     values = np.array([cosine(x, y, w) for y in units])
     return int((np.delete(values, edge) > values[edge] + attacks.MARGIN).sum())
 

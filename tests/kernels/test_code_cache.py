@@ -62,8 +62,8 @@ def doubled(value=3.0):
 
 
 def test_numba_uses_our_cache(cache):
-    # If a new release of Numba changed its private classes, there would be no cache, and no error.
-    # This test would then fail.
+    # If a new release of Numba changed its private classes, compiled code would no longer be
+    # stored, and no error would be raised. This test would then fail.
     assert doubled() == (6.0, False)
     assert len(entries(cache)) == 1
     assert doubled() == (6.0, True)
@@ -192,7 +192,7 @@ def test_cached_code_runs_without_numbas_registries(package, tmp_path):
 
 
 def as_tier(tier):
-    """Return the environment variables with which a process compiles for a tier of CPUs."""
+    """Return the environment variables that make Numba compile for a tier of CPUs."""
     return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), cpu.code_name(tier), strict=True))
 
 
@@ -772,7 +772,8 @@ def searches(tmp_path, before="", **environment):
 # After this code has run, the system seems not to know the current user. This happens in containers
 # with an arbitrary user id.
 NO_HOME = "import os, pwd; pwd.getpwuid = {}.__getitem__\n"
-# Neither os.access nor the file system refuses anything to root, so this code replaces the calls.
+# For the user root, neither os.access nor the file system refuses any path. This code therefore
+# replaces functions of the module os by functions that refuse some paths.
 FORBIDDEN = """
 import errno, os
 def refuse(call):

@@ -34,7 +34,7 @@ def findings_of(rows, n_columns, *, cuts=None, index="i4", value="f8"):
 
 
 def finding(row, n_columns):
-    """Return what check_rows must find in one row, according to the definitions of its findings."""
+    """Return the finding that check_rows must report for one row, according to its definition."""
     columns = [column for column, _ in row]
     if any(not 0 <= column < n_columns for column in columns):
         return csr.OUT_OF_RANGE

@@ -104,8 +104,8 @@ def test_score_all_rows_equals_numpy(metric_type, m, parts, k):
 
 def test_score_all_rows_compares_after_a_full_buffer():
     B = np.random.default_rng(0).random((200, 1))
-    # The buffer holds 76 candidates. When the buffer is full, only the 3 best candidates
-    # are kept, and the best candidate may keep its position in the buffer.
+    # The buffer holds 76 candidates. When the buffer is full, only the 3 best candidates are kept:
+    # rows 4, 20 and 50. Row 150 comes later, and must replace row 50.
     B[[4, 20, 50, 150], 0] = 100, 50, 40, 60
     scores, columns = outputs(1, 3)
     exhaustive_top_k.score_all_rows(

@@ -1,4 +1,4 @@
-"""Compiled intrinsics return the same as their plain-Python versions."""
+"""Compiled intrinsics return the same results as their plain-Python versions."""
 
 import math
 

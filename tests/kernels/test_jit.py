@@ -49,7 +49,7 @@ def driven(rows_kernel, *arguments):
     return out
 
 
-# Each combination of types compiles its own loop, so the default tests contain only one of them.
+# A separate loop is compiled for each combination of types.
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shifted", [False, True])

@@ -1,4 +1,4 @@
-"""Scores by label ranks, and the votes of items and of users, equal their plain definitions."""
+"""Scores by label ranks, and the votes of items and of users, are the same as in plain Python."""
 
 import numpy as np
 import pytest
@@ -9,14 +9,14 @@ from tests.kernels.inputs import frozen
 
 
 def score_table(seed, n, m, levels):
-    """Return scores with `levels` different values; if there are few levels, many scores tie."""
+    """Return scores with `levels` different values; if there are few levels, many are equal."""
     return np.random.default_rng(seed).integers(0, levels, (n, m)).astype(np.float64)
 
 
 def by_loops(line, own, codes, k):
-    """Return AUC, average precision at R and vote, computed by loops.
+    """Return the AUC, the average precision at R, and the label of the vote, computed by loops.
 
-    Of two columns with equal scores, the lower column ranks first.
+    If two columns have equal scores, the column with the lower number ranks first.
     """
     others = [j for j in range(len(line)) if j != own]
     ranked = sorted(others, key=lambda j: (-line[j], j))

@@ -149,7 +149,7 @@ print(hashlib.sha256(norms.tobytes()).hexdigest())
 @pytest.mark.slow
 def test_vector_operations_take_llvm_s_own_pointers(tmp_path):
     # A later release of llvmlite will not support typed pointers. If the first variable below is 0,
-    # the current release writes no typed pointers either.
+    # the current release already writes no typed pointers.
     digests = []
     for typed in ("1", "0"):
         variables = {

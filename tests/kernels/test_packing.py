@@ -109,8 +109,8 @@ def test_query_step_makes_codes_fit(isa):
         sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
         most_in_group = max(most_in_group, *map(np.max, sums))
         if np.abs(x).max() > 1e-30:
-            # The quantisation step is as small as the limits allow: the largest code is 127 or,
-            # with AVX2, a sum is almost 128.
+            # The quantisation step is as small as its limits allow: either the magnitude of a code
+            # is 127 or, with AVX2, one of the sums is almost 128.
             assert np.abs(wide).max() == 127 or (isa == "avx2" and np.max(sums) >= 124)
     assert 127 <= most_in_group <= 128 if isa == "avx2" else most_in_group > 128
 

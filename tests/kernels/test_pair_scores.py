@@ -15,9 +15,9 @@ PAIRS = [
 
 
 def some_rows(n, depth, kind, numbers):
-    """Return rows of the array type `kind`, and the numbers that their bits represent.
+    """Return rows of the array type `kind`, and the same rows as float64 numbers.
 
-    The bits represent numbers of the type `numbers`.
+    The bits of the rows represent numbers of the type `numbers`.
     """
     rows = 5 * np.random.default_rng(n + depth).standard_normal((n, depth))
     if numbers == "bfloat16":  # a bfloat16 is the upper half of a float32
@@ -111,8 +111,9 @@ def test_product_has_the_bits_of_plain_loops(types):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "float16", "bfloat16"])
 def test_product_of_narrow_rows_is_that_of_float32(kind):
-    # The rows contain all finite numbers of the type. At a depth of 16, each number is in a whole
-    # vector, and at a depth of 17, it is the rest of a row after the last whole vector.
+    # The last column of the rows contains all finite numbers of the type. With 16 columns, the last
+    # column belongs to a whole vector. With 17 columns, the last column remains after the last
+    # whole vector.
     if kind == "bfloat16":
         kind = pytest.importorskip("ml_dtypes").bfloat16
     kind = np.dtype(kind)

@@ -50,8 +50,8 @@ def test_uniform_pair_is_uniform_across_rows_and_steps():
     assert pairs.min() > 0
     assert pairs.max() < 1
     assert scipy.stats.kstest(pairs.ravel(), "uniform").pvalue > 1e-3
-    # Pairs of consecutive numbers, of consecutive steps and of consecutive rows must be spread
-    # evenly over a grid of 16 x 16 cells.
+    # Three kinds of pairs must be spread evenly over a grid of 16 x 16 cells: the two numbers of
+    # one step, numbers of consecutive steps, and numbers of consecutive rows.
     for x, y in (
         (pairs[..., 0], pairs[..., 1]),
         (pairs[:, :-1, 1], pairs[:, 1:, 0]),

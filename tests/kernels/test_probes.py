@@ -1,4 +1,4 @@
-"""The timed probes really carry out all the work for which their time is measured."""
+"""Each timed probe really does all the work whose time it is meant to measure."""
 
 import numpy as np
 import pytest

@@ -157,7 +157,10 @@ def test_kernels_never_raise():
 
 
 def test_kernels_do_not_recurse():
-    """Numba cannot always link cached recursive code again; LLVM would then end the process."""
+    """No kernel calls itself, because Numba cannot always link cached recursive code again.
+
+    If linking fails, LLVM ends the process.
+    """
     offenders = [
         f"{name}:{function.lineno} {function.name}"
         for name, tree in kernels().items()

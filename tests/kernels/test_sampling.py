@@ -1,4 +1,7 @@
-"""The samples of every algorithm have the distribution that enumeration and NumPy give."""
+"""The samples of every algorithm have the right distribution.
+
+The tests compare the samples with an enumeration of all sets, and with samples from NumPy.
+"""
 
 from itertools import combinations, pairwise, permutations
 

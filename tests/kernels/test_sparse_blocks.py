@@ -1,4 +1,4 @@
-"""Sparse products in blocks of rows equal dense products, and change only the rows of the block."""
+"""A sparse product of a block of rows equals the dense product, and changes no other rows."""
 
 import itertools
 

@@ -155,7 +155,10 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
 @vector_ir
 @each_kind
 def test_large_factors_are_prefetched_and_the_products_are_the_same(index, value, dtype):
-    """The last rows of X have fewer than 16 non-zeros after them, so they are not prefetched."""
+    """Products are correct even if the kernels prefetch a large factor.
+
+    Fewer than 16 non-zeros follow the last rows of X, so nothing is prefetched for these rows.
+    """
     rng = np.random.default_rng(10)
     X = sp.random_array((300, 5_000), density=0.004, rng=rng, format="csr")
     X.data[:] = 1 if value is None else rng.integers(1, 5, X.nnz)

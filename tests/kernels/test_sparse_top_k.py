@@ -78,8 +78,8 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
     truth[barred] = -np.inf
     truth[np.flatnonzero(own >= 0), own[own >= 0]] = -np.inf
     for i in range(1, 7):
-        # Items with equal scores are ordered by their numbers. No two cosines of this test differ
-        # only by rounding.
+        # Items with equal scores are ordered by their numbers. If two cosines of this test differ,
+        # they differ by more than a rounding error.
         order = np.lexsort((np.arange(M), -np.round(truth[i], 12)))[:K]
         np.testing.assert_array_equal(columns[i], order)
         np.testing.assert_allclose(scores[i], truth[i, order], rtol=1e-14, atol=1e-15)

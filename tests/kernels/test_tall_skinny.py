@@ -1,4 +1,4 @@
-"""Tall-skinny products equal those of plain loops bit for bit; on integers, they equal NumPy's."""
+"""Tall-skinny products equal plain loops bit for bit and, for integers, the products of NumPy."""
 
 import numba
 import numpy as np

@@ -64,9 +64,9 @@ def query_codes(isa, depth, seed):
     if isa != "avx2":
         return codes(depth, seed)
     rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
-    # `shares` has four axes: the queries, the steps of 2 words each, the 2 halves of a word, and
-    # the 4 codes whose products are added. Of these 4 codes, 2 are in the first word and 2 in the
-    # second word, in the same half of each.
+    # A step consists of 2 words, and each word has 2 halves. `shares` has four axes: the queries,
+    # the steps, the halves, and the 4 codes whose products are added. Two of these 4 codes are in
+    # the first word of the step, and the other two are in the same half of the second word.
     shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
     groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
     groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])
@@ -93,7 +93,7 @@ def laid_out(isa, items, queries):
 def coded_cases(*isas):
     """Return pairs of an instruction set and a number of columns.
 
-    Tests with the largest number of columns take long, so they are slow tests.
+    The tests with the largest number of columns take long, so they are slow tests.
     """
     many = tiles.MAX_CODED_COLUMNS
     return [

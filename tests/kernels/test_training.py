@@ -75,7 +75,10 @@ def slow_loss(q, unit, softmax, penalty):
 
 
 def run(q, unit, softmax, penalty, rate=0.0, first=0, masked=None):
-    """Call both kernels in the same way as the training; their outputs first contain sentinels."""
+    """Call both kernels as in training: first on blocks of users, then on blocks of items.
+
+    The gradients and losses are NaN before the first kernel writes them.
+    """
     f = {k: np.asarray(q[k], np.float32) for k in ("x", "weights", "A", "B", "bias", "counts")}
     p, d = f["A"].shape
     n, m, nnz = len(q["rows"]), len(q["drawn"]), len(q["indices"])

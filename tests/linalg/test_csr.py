@@ -17,7 +17,7 @@ FORMATS = ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"]
 
 
 def matrix(data, indices, indptr, shape):
-    """Return a CSR that SciPy has not checked."""
+    """Return a CSR matrix whose arrays SciPy has not checked."""
     X = sp.csr_array(shape)
     X.data, X.indices, X.indptr = np.array(data), np.array(indices), np.array(indptr)
     return X

@@ -1,4 +1,4 @@
-"""Products of sparse and dense matrices (plain, centred, scaled), against dense arithmetic."""
+"""Products with sparse matrices (plain, centred or scaled) equal those with dense matrices."""
 
 from fractions import Fraction
 

@@ -1,4 +1,7 @@
-"""The certificate of the SVD holds for any matrix, according to LAPACK's results in float64."""
+"""The certificate of the SVD is true for any matrix.
+
+The tests compare the certificate with the singular values that LAPACK computes in float64.
+"""
 
 import warnings
 
@@ -297,10 +300,10 @@ def test_svd_progress_extrapolates_the_total():
     report.check(1e-1)
     report.add(32)
     # The last 32 columns reduced the error to a tenth. The error must still fall by a factor of
-    # 10^4, so the report expects 4 x 32 more columns.
+    # 10^4, that is, to a tenth four more times. The report therefore expects 4 x 32 more columns.
     report.check(1e-2)
     report.add(1)
-    report.check(1.0)  # Without a decrease, no rate can be estimated.
+    report.check(1.0)  # The error did not decrease, so no rate can be estimated.
     report.add(1000)
     after = 64 + 4 * 32 + 10
     assert calls == [(0, before), (32, before), (64, before), (65, after), (1065, 1075)]

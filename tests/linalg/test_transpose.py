@@ -1,4 +1,4 @@
-"""The transpose of a CSR matrix equals SciPy's for any number of threads."""
+"""The transpose of a CSR matrix equals SciPy's transpose for any number of threads."""
 
 import numpy as np
 import pytest
@@ -57,8 +57,9 @@ def test_several_threads_have_a_part_each(X, monkeypatch):
 def test_products_by_columns_or_a_transpose(X, value, width):
     """Products by columns and products by the transpose are both correct.
 
-    If there are few non-zeros per column, either each thread sums other columns, or the threads
-    multiply the rows of the transpose X'.
+    If there are few non-zeros per column, a product is computed in one of two ways. Either the
+    columns of the product are divided among the threads, or the threads multiply the rows of the
+    transpose X'.
     """
     tall = sp.csr_array((np.full(X.nnz, value, np.float32), X.indices, X.indptr), shape=X.shape)
     wide = sp.hstack([tall, sp.csr_array((tall.shape[0], 30_000), dtype=np.float32)]).tocsr()

@@ -55,7 +55,7 @@ def test_clustering_scores_with_surplus_clusters():
 
 
 class Draws:
-    """A random generator whose integers are all 0, and whose other numbers are given."""
+    """A random generator that returns the integer 0, and floats from a given list."""
 
     def __init__(self, *draws):
         self.draws = list(draws)

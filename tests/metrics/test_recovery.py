@@ -113,8 +113,8 @@ def test_pair_auc_is_independent_of_tasks():
 
 @pytest.mark.slow
 def test_auc_of_scores_counts_more_than_a_million():
-    # The scores in `same` are 1, 2, ..., and the scores in `other` are 0.5, 1.5, ... The score i in
-    # `same` is therefore higher than exactly i scores in `other`.
+    # The scores in `same` are 1, 2, ..., and the scores in `other` are 0.5, 1.5, ... A score of i
+    # in `same` is therefore higher than exactly i of the scores in `other`.
     n = 2**21 + 3
     same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
     np.random.default_rng(0).shuffle(same)

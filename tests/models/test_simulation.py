@@ -157,7 +157,7 @@ def test_popularity_rank_zipf_is_a_power_of_the_rank():
         descending = -np.sort(-popularity)
         exponents.append(-np.log2(descending[1]))
         np.testing.assert_allclose(descending, np.arange(1, len(descending) + 1) ** -exponents[-1])
-        # The popularity does not follow the item numbers.
+        # The items are not numbered by their popularity.
         assert abs(scipy.stats.spearmanr(popularity, np.arange(len(popularity)))[0]) < 0.4
     assert 0.5 <= min(exponents) < max(exponents) <= 1.5
 

@@ -9,7 +9,8 @@ import numpy as np
 def assert_same_neighbours(columns, scores, truth, rtol=1e-6):
     """Check neighbours against the true scores (n, m); scores that tie within rtol may be swapped.
 
-    Excluded pairs have the true score -inf. All k columns of a row must be allowed neighbours.
+    Excluded pairs have the true score -inf. Each row must have at least k neighbours that are not
+    excluded.
     """
     columns, scores = np.asarray(columns), np.asarray(scores)
     n, k = columns.shape

@@ -15,7 +15,7 @@ BLOCK = 2**17
 def _lane_sums(terms):
     """Sum over the first axis in 16 lanes, add the lanes, and add the remaining terms one by one.
 
-    Each addition of lanes adds one half of them to the other half.
+    To add the lanes, one half of them is added to the other half until only one lane is left.
     """
     depth = len(terms)
     whole = depth - depth % 16
@@ -64,7 +64,10 @@ def top_k(queries, items, k, form, exclude_self=False, excluded=None, allowed=No
 
 
 def _best_first(row, k):
-    """Return the columns of the k highest keys, sorting only keys that reach the k-th highest."""
+    """Return the columns of the k highest keys, in descending order of the keys.
+
+    Only keys that are at least as high as the k-th highest key are sorted.
+    """
     candidates = np.arange(len(row))
     if k < len(row):
         candidates = np.flatnonzero(row >= np.partition(row, len(row) - k)[len(row) - k])

@@ -59,7 +59,7 @@ def off_centre(n, d):
 
 
 def clustered(n, d):
-    """Return rows of which half are close to one direction; one row is 0.
+    """Return rows, half of which are close to one direction; one row is 0.
 
     The rows near this direction deviate from it by about 1e-9 to 0.1, and have very different
     norms.

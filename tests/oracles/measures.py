@@ -1,4 +1,7 @@
-"""Every measure as a dense float64 formula from (Q, B) to scores (n, p), without our code."""
+"""The dense float64 formula of every measure, implemented without any code of this project.
+
+A formula takes the queries Q and the rows B, and returns the scores (n, p).
+"""
 
 import numpy as np
 import scipy  # SciPy's submodules are imported only when used, as bench imports this module often
@@ -81,7 +84,7 @@ def augmented(Q, B, beta, normalized=False):
 
 
 def others(scores):
-    """Return scores without the diagonal, for queries that are the items themselves."""
+    """Return the scores of all items with all items, without the diagonal."""
     n = len(scores)
     return scores[~np.eye(n, dtype=bool)].reshape(n, n - 1)
 

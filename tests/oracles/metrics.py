@@ -67,7 +67,10 @@ def blobs(seed, n=60, d=7, n_labels=4, noise=1.5):
 
 
 def signs(seed, n=50):
-    """Return rows of 16 signs; their cosines are exact multiples of 1/8, so most cosines tie."""
+    """Return rows of 16 signs, and labels.
+
+    The cosines of the rows are exact multiples of 1/8, so most cosines are equal to other cosines.
+    """
     random = np.random.default_rng(seed)
     labels = random.integers(0, 3, n)
     rows = random.choice([-1.0, 1.0], (n, 16))

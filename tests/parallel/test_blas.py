@@ -23,7 +23,10 @@ def blas_threads():
 
 @pytest.fixture(scope="module")
 def run_alone():
-    """Return a function that runs a program in a process with one Python and two BLAS threads."""
+    """Return a function that runs a program in a new process.
+
+    The process has one Python thread, and BLAS has two threads.
+    """
     if config.count_cpus() < 2:
         pytest.skip("BLAS has one thread on one core")
     variables = {"OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}

@@ -19,8 +19,8 @@ needs_reuse = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", autouse=True)
 def no_garbage():
-    # After many tests, collecting the garbage takes half a second. It is done once, because the
-    # tests of this file leave no cycles.
+    # After many tests, collecting the garbage takes half a second. The garbage is collected only
+    # once, because the tests of this file create no reference cycles.
     gc.collect()
 
 

@@ -1,4 +1,4 @@
-"""Memory-mapped rows lead to the same audits and leaderboards as rows in memory."""
+"""Audits and leaderboards are the same for memory-mapped rows and for rows in memory."""
 
 import json
 import subprocess

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import ClassVar
 
@@ -192,6 +193,41 @@ def test_run_keeps_to_n_threads():
         parallel.run(count, np.arange(25), n_threads=n_threads)
         assert most[0] <= n_threads
         assert most[0] >= min(n_threads, 2)
+
+
+def test_run_keeps_no_arrays_in_memory():
+    parallel.reset()  # The only helping thread will be busy, so that tasks stay in the queue.
+    entered, release = threading.Semaphore(0), threading.Event()
+
+    def long_block(lo, hi):
+        entered.release()
+        release.wait(20)
+
+    def fill_argument():
+        array = np.zeros(4)
+        parallel.run(mark_rows, np.arange(5), array, n_threads=2)
+        return weakref.ref(array)
+
+    def fill_held_array():
+        array = np.zeros(4)
+
+        def fill(lo, hi, held=array):  # a function that runs native code also holds its arrays
+            held[lo:hi] = 1
+
+        parallel.run(fill, np.arange(5), n_threads=2)
+        return weakref.ref(array)
+
+    hog = threading.Thread(
+        target=parallel.run, args=(long_block, np.arange(3)), kwargs={"n_threads": 2}
+    )
+    hog.start()
+    try:
+        assert all(entered.acquire(timeout=20) for _ in range(2))
+        assert fill_argument()() is None
+        assert fill_held_array()() is None
+    finally:
+        release.set()
+        hog.join()
 
 
 def test_run_follows_set_config(monkeypatch):

@@ -1,4 +1,7 @@
-"""A headless Chromium for tests of pages. It loads only files, and records its console messages."""
+"""A headless Chromium for tests of pages.
+
+The browser loads only local files, and records the messages in its console.
+"""
 
 import contextlib
 import json
@@ -56,7 +59,7 @@ def opened_browser():
 
 
 def resize(browser, width, height=1400, *, dark=False):
-    """Give the page a width in CSS pixels, which may be narrower than any window."""
+    """Set the size of the page in CSS pixels; a page may be narrower than a window can be."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -1,4 +1,7 @@
-"""Figures of a model and of an audit are drawn on the given axes in one style, but not shown."""
+"""Figures of a model and of an audit have the same style, and are drawn on the given axes.
+
+Drawing a figure does not show it.
+"""
 
 import dataclasses
 

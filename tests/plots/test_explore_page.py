@@ -1,4 +1,4 @@
-"""In a real browser, the page on which readers move D shows the same numbers as Python."""
+"""In a real browser, the page that lets readers change D shows the same numbers as Python."""
 
 import json
 from pathlib import Path
@@ -317,9 +317,9 @@ function milliseconds(work) {
 def test_redraw_of_a_thousand_items_follows_a_drag(browser, paper, tmp_path):
     """A redraw takes less than 50 ms or, on a slow machine, less than 1.5 times the time of a loop.
 
-    The loop multiplies all pairs of rows. On two cores of an Intel Xeon (Emerald Rapids), the
-    median times of redraw and loop are 49 and 42 ms if the machine is idle, and 81 and 76 ms if it
-    is busy.
+    The loop multiplies all pairs of rows. On two cores of an idle Intel Xeon (Emerald Rapids), the
+    median time of a redraw is 49 ms, and that of the loop is 42 ms. If the machine is busy, a
+    redraw takes 81 ms, and the loop takes 76 ms.
     """
     load(browser, figure_page(paper[1], paper[0]), tmp_path)
     wait(browser, "return document.getElementById('pad').dataset.ready === 'true'", 60)

@@ -1,4 +1,4 @@
-"""In a real browser, the page of a leaderboard shows the rows and neighbours from Python."""
+"""In a real browser, a leaderboard page shows the rows and neighbours that Python computed."""
 
 import json
 import re

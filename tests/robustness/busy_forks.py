@@ -2,11 +2,11 @@
 
     python -m tests.robustness.busy_forks [--children 200] [OPERATION ...]
 
-Two threads repeat an operation on fresh inputs, so that they encode, pack and search, while the
-main thread forks children that call the operation once. A child must return the same answer as the
-parent within HANG seconds. In the operations "prefixes...", a thread of each index also computes
-the prefixes of the items (see kernels/projection.py). The script prints one line per operation, and
-exits with status 1 if a child hung, failed or was wrong.
+Two threads repeat an operation on fresh inputs, so they encode, pack and search again and again.
+Meanwhile, the main thread forks children, each of which calls the operation once. A child must
+return the same answer as the parent within HANG seconds. In the operations "prefixes...", a thread
+of each index also computes the prefixes of the items (see kernels/projection.py). The script prints
+one line per operation, and exits with status 1 if a child hung, failed or was wrong.
 """
 
 import argparse
@@ -151,7 +151,7 @@ WIDE = sp.random_array((1500, 600), density=0.02, rng=RNG, format="csr")
 
 
 def digest(result: Any) -> bytes:
-    """Return the bytes of arrays and sparse matrices, also of those in lists and tuples."""
+    """Return the bytes of an array, of a sparse matrix, or of a list or tuple of such values."""
     if isinstance(result, np.ndarray):
         return result.tobytes()
     if sp.issparse(result):

@@ -2,18 +2,21 @@
 
     python -m tests.robustness.calibrated_rates EXPERIMENT
 
-- null: counts the pairs of 20,000 x 64 rows by their cosine, compares the counts with those of a
-  float64 matrix, and reports the time.
-- sampled: reports the time and the thresholds for a small and for a larger sample of 1,000,000 x
-  128 rows.
-- held_out: computes thresholds from one half of the rows, and observes their rates on the other
-  half, in six data sets.
-- tail: fits the tail model to a tenth of the rows, and compares its rates with those of all pairs
-  of all rows.
+- null: counts in bins the cosines of all pairs of 20,000 rows (64 columns), compares these counts
+  with counts of the float64 cosines, and reports the time.
+- sampled: calibrates 1,000,000 rows (128 columns), once with a sample of 5,000 and once with a
+  sample of 20,000, and reports the time and the thresholds of both calibrations.
+- held_out: in six data sets, computes thresholds from one half of the rows, and measures the share
+  of the pairs in the other half that reach these thresholds.
+- tail: fits the tail model to a tenth of the rows, and compares the rate that it predicts for a
+  high threshold with the share of the pairs of all rows that reach this threshold.
 - fdr: measures the share of false discoveries in data with planted relevant pairs (--repeats 200).
-- transfer: applies one cosine and one rate as thresholds to two versions of a model.
-- rescaling: compares the range of the threshold with 10,000 random D and with a grid of all D.
-- hubs: measures the rates of single queries for cosine, query_normalized and mutual_proximity.
+- transfer: for two versions of a model, measures the share of pairs with a cosine of 0.6 or more,
+  and computes the threshold for a rate of 1e-3.
+- rescaling: compares the computed range of the threshold with the thresholds for 10,000 random D
+  and for a grid of all D.
+- hubs: for the measures cosine, query_normalized and mutual_proximity, reports how much the rate
+  varies between single queries.
 """
 
 import argparse
@@ -85,7 +88,7 @@ def retail():
 
 
 def words():
-    """Return the GloVe vectors of the words in the lists of categories and of similarities."""
+    """Return the GloVe vectors of the words in the lists of categories and the lists of pairs."""
     listed = set()
     for name in ("battig.csv", "bless.csv"):
         listed |= set(pd.read_csv(DATA / "words" / name)["word"])
@@ -183,8 +186,8 @@ def tail(options):
         ratios, distances, shares = [], [], []
         for seed in range(options.repeats):
             small = calibrate(rows, sample=max(300, len(rows) // 10), random_state=seed)
-            # About one pair of the small sample reaches this threshold, which is too few to measure
-            # the rate.
+            # About one pair of the small sample reaches this threshold. The rate cannot be measured
+            # from so few pairs.
             threshold = small.threshold(2 / small.n_pairs)
             observed = float(whole.pairs_above[min(np.searchsorted(whole.edges, threshold), 2**16)])
             shares.append(observed / whole.n_pairs)
@@ -260,7 +263,11 @@ def transfer(options):
 
 
 def rescaling(options):
-    """Compare with random D, and with a grid over all D if there are few columns."""
+    """Compare threshold_range with the thresholds that other D lead to.
+
+    The rows of data sets are rescaled by random D. Rows with two or three columns are rescaled by
+    all D of a grid.
+    """
     cases = {name: (rows, 1e-3, 1.2) for name, rows in chosen(options.sets or ["GloVe"])}
     print("| rows | given | found | bound | 10,000 random D |")
     print("|---|---|---|---|---|")
@@ -295,7 +302,7 @@ def rescaling(options):
 
 
 def every_rescaling(rows, rate, condition, steps=400):
-    """Return the lowest and the highest threshold that any D on a grid leads to."""
+    """Return the lowest and the highest of the thresholds for all D on a grid."""
     n, d = rows.shape
     line = np.linspace(0, 2 * np.log(condition), steps if d == 3 else 20 * steps)
     # The scale of D does not matter, so one weight is 1.

@@ -2,14 +2,14 @@
 
     python -m tests.robustness.damaged_files SEED CASES FORMAT...
 
-A damaged file must lead to the original content, or to a FastcosFormatError. Other content is
-allowed in three cases: the format has no checksum (text, .npy, Parquet); an index is opened without
-verify=True; or a directory is "signed", which means that the script corrects the checksums after
-the damage. The process may use 1 GiB more addresses than at its start, and each case may take 20
-seconds. A crash, a MemoryError or a hang ends the process. If the checkpoint of a search is
-damaged, the search either continues, or raises an error as if the checkpoint belonged to another
-call. For each format, the script prints how many files were refused, how many were read as before,
-and how many were read with other content.
+A reader of a damaged file must either return the original content or raise a FastcosFormatError.
+Other content is allowed in three cases: the format has no checksum (text, .npy, Parquet); an index
+is opened without verify=True; or a directory is "signed", which means that the script corrects the
+checksums after the damage. The process may use 1 GiB more addresses than at its start, and each
+case may take 20 seconds. A crash, a MemoryError or a hang ends the process. If the checkpoint of a
+search is damaged, the search either continues, or raises the same error as for a checkpoint of
+another call. For each format, the script prints how many files were refused, how many were read
+with the original content, and how many were read with other content.
 """
 
 import faulthandler
@@ -198,7 +198,7 @@ def saved_index(path: Path, rows: Any, measure: Any = "dot", ids: Any = None) ->
 
 
 def index_with_prefixes(path: Path, rows: Any, measure: Any) -> None:
-    """Save an index with prefixes; usually, only an index of wide rows has prefixes."""
+    """Save an index with prefixes, which usually only an index of wide rows has."""
     with cost_model.costs_replaced(projected_columns=16):
         saved_index(path, rows, measure)
     assert any(file.name.startswith("prefix_axes") for file in path.iterdir())
@@ -213,7 +213,7 @@ def changed_index(path: Path) -> None:
 
 
 def opened_index(path: Path) -> Any:
-    """Do what users do: open, search by many and few queries, change, and search again."""
+    """Open an index, search it with many and with few queries, change it, and search it again."""
     index = SimilarityIndex.open(path)
     results = [index.search(MANY[:40], 7), index.search(MANY[:2], 3)]
     try:
@@ -360,7 +360,7 @@ def damage_and_sign(directory: Path, random: Any) -> None:
         at = int(random.integers(64, len(content)))
         if random.random() < 0.5:
             content[at] ^= 1 << int(random.integers(8))
-        else:  # eight bytes become NaN, -1, 0 or a large number
+        else:  # replace eight bytes by those of NaN or -1, of 0, or of a large number
             content[at - at % 8 : at - at % 8 + 8] = [b"\xff" * 8, b"\0" * 8, b"\x7f" * 8][at % 3]
     file.write_bytes(content)
     sign(directory)
@@ -372,7 +372,11 @@ def copied(whole: Path, copy: Path) -> Path:
 
 
 def try_case(form: Format, whole: Path, copy: Path, expected: Any, random: Any) -> int:
-    """Return 0 if a file was refused, 1 if it was read as before, 2 if other content was read."""
+    """Damage a file and read it.
+
+    Return 0 if the file was refused, 1 if reading it returned the original content, and 2 if
+    reading it returned other content.
+    """
     copied(whole, copy)
     files = sorted(path for path in copy.rglob("*") if path.is_file()) or [copy]
     target = files[random.integers(len(files))]

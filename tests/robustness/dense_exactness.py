@@ -2,14 +2,15 @@
 
     python -m tests.robustness.dense_exactness [CASES [SEED]]
 
-A case is a pair of a query and k. If all k indices are correct and in the correct order, so are
-those for every smaller k. The rows come from families on which upper bounds work badly. The number
-of rows is close to a multiple of a block size. The entries are float32 or float64 numbers in either
-byte order, and their magnitudes are ordinary or extreme. Each call uses a random entry point,
-number of threads, working memory, instruction set and batches of queries. Half of the calls, chosen
-at random, use a projection onto 24 axes. Another random half divides the rows among tasks. A random
-half of the self-joins multiplies each pair of rows only once, in small blocks. The reference sorts
-the float64 scores of all pairs.
+A case is a pair of a query and k. If the k neighbours of a query are correct and in the correct
+order, the cases of this query with a smaller k are also correct. The rows come from families on
+which upper bounds work badly. The number of rows is close to a multiple of a block size. The
+entries are float32 or float64 numbers in either byte order, and their magnitudes are ordinary or
+extreme. The entry point, the number of threads, the working memory, the instruction set and the
+batches of queries are drawn at random for each call. Half of the calls, chosen at random, use a
+projection onto 24 axes. Half of the calls, chosen independently of the first half, divide the rows
+among tasks. A random half of the self-joins multiplies each pair of rows only once, in small
+blocks. The reference sorts the float64 scores of all pairs.
 """
 
 import json
@@ -50,8 +51,8 @@ def draw_case(rng):
     d = int(rng.choice(WIDTHS) if rng.random() < 0.25 else rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
-    # Only few random inputs ask for the complete list of the neighbours of every row. These lists
-    # are long, and would otherwise be the majority of the cases.
+    # Complete lists of neighbours are long, so they are chosen for only 5 % of the cases with at
+    # most 129 rows. Otherwise, most cases would ask for complete lists.
     complete = n <= 129 and rng.random() < 0.05
     k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))
@@ -68,10 +69,10 @@ def draw_case(rng):
 def changed_index(rng, X, measure):
     """Return an index of the rows of X that was changed several times.
 
-    The function also returns the positions that the rows of X have in the index, and the number of
-    all positions of the index. The index was fitted, extended, and changed by remove and upsert.
-    The removed items are copies of rows of X, so that one of them would displace a neighbour if a
-    search ignored the removal.
+    The function also returns the position of each row of X in the index, and the total number of
+    positions in the index. The index was fitted, extended, and changed by remove and upsert. The
+    removed items are copies of rows of X. A search that ignored the removal would therefore return
+    a removed item instead of a neighbour.
     """
     n = len(X)
     total = n + int(rng.integers(1, n + 2))

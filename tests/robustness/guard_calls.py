@@ -4,10 +4,10 @@
 
 The process first runs a parallel loop of a user, which starts Numba's threading layer, and then
 runs every operation. After that, the process calls each operation CALLS times in each situation.
-All answers must be bit-identical to the answers of one thread, and the process compares the answers
-of one thread with NumPy. The script prints one JSON line: the number of calls and of wrong answers
-per operation, the warnings, and the signals that arrived. The script guard_matrix.py runs this
-script in new processes.
+The process compares the answers of one thread with NumPy. All other answers must be bit-identical
+to the answers of one thread. The script prints one JSON line: the number of calls and of wrong
+answers per operation, the warnings, and the signals that arrived. The script guard_matrix.py runs
+this script in new processes.
 """
 
 import hashlib
@@ -95,7 +95,10 @@ def bits(operation: str, n_threads: int) -> str:
 
 
 def confirm_one_thread() -> None:
-    """Check the answers of one thread against NumPy; they are the reference for all others."""
+    """Compare the answers of one thread with NumPy.
+
+    All other answers are compared with the answers of one thread.
+    """
     np.testing.assert_allclose(kernel(1)[0], (ROWS * ROWS).sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(matmul(1)[0], SPARSE.toarray() @ RIGHT, rtol=1e-12)
     values = np.linalg.svd(SPARSE.toarray(), compute_uv=False)[:3]

@@ -4,9 +4,10 @@
 
 Before every change, the script builds a new index of the rows that will remain; afterwards,
 searches must return bit-identical results. A thread's answer must be right for a state that the
-index had between the start and the end of the search. A process refreshes its index before each
-search, and its answer must be right for one of the saved states. The script prints one JSON line:
-the numbers of changes, searches and wrong answers. It exits with status 1 if an answer was wrong.
+index had between the start and the end of the search. Each process refreshes its index before it
+searches. The answer of a process must be right for one of the saved states. The script prints one
+JSON line: the numbers of changes, searches and wrong answers. It exits with status 1 if an answer
+was wrong.
 """
 
 import argparse
@@ -65,7 +66,7 @@ class Soak:
         return rows
 
     def change(self) -> None:
-        """Record the answer of the next state, and then change the index."""
+        """Record the right answer for the next state of the index, and then change the index."""
         kind, size = self.random.integers(3), int(self.random.choice([1, 5, 60]))
         ids = np.arange(self.next_id, self.next_id + size)
         live = np.array(list(self.rows))
@@ -98,7 +99,10 @@ class Soak:
         self.expected[self.version + 1] = answer(fresh)
 
     def read(self, stop: threading.Event, lock: threading.Lock) -> None:
-        """Search until `stop` is set; an answer must fit a state of the index during the search."""
+        """Search repeatedly until `stop` is set.
+
+        Each answer must be right for a state that the index had during the search.
+        """
         while not stop.wait(0.01):  # while this thread waits, the writer can run
             first = self.version
             result = answer(self.index)

@@ -3,18 +3,18 @@
     python -m tests.robustness.killed_writers KILLS KIND...
 
 A child process alternately saves two versions to one place. After every kill, the place must
-contain one complete version. For each kind, the script prints three numbers: after how many kills
-the place contained the first version, after how many it contained the second version, and after how
-many there were temporary files. (The next writer may find temporary files, but no reader sees
-them.)
+contain one complete version. For each kind, the script prints how many kills left the first
+version, how many left the second version, and how many left temporary files. (The next writer may
+find temporary files, but no reader sees them.)
 
 The kinds whose names begin with "long-" use checkpoints. To make one version of long-neighbors, a
 process must write to the disk 26 times, but each child process is killed within a dozen writes. The
-script starts one child after another until a child completes the version. A child can complete the
-version only because each child continues from the checkpoint of the previous one. After that, the
-children make the other version. After every kill, every file must belong to the previous or to the
-new version. In the end, all files must equal those of a process that was never killed, byte by
-byte. The script prints the numbers of kills, of complete runs, and of kills that left a checkpoint.
+script starts one child after another until a child completes the version. Each child continues from
+the checkpoint of the previous child; without checkpoints, no child could complete the version.
+After that, further children make the other version. After every kill, every file must belong to the
+previous or to the new version. In the end, all files must equal those of a process that was never
+killed, byte by byte. The script prints the numbers of kills, of complete runs, and of kills that
+left a checkpoint.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ LONG_ROWS = RANDOM.standard_normal((6100, 8)).astype(np.float32)
 
 
 class Kind(NamedTuple):
-    """Two versions, how a version is saved, and how it is read as bytes."""
+    """Two versions, a function that saves a version, and a function that reads it as bytes."""
 
     versions: tuple[Any, Any]
     save: Callable[[Any, Path], Any]
@@ -91,7 +91,7 @@ def call(*words: str) -> None:
 
 
 def read_files(folder: Path) -> bytes:
-    """Return the checksums of all files that a reader sees, by name."""
+    """Return the checksums of all files that a reader sees, in the order of the file names."""
     files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     return b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)
 
@@ -104,8 +104,9 @@ KINDS = {
     "model": Kind((4, 8), fitted_and_saved, lambda path: LinearMF.load(path).components_.tobytes()),
     "index": Kind(
         (ROWS, -ROWS),
-        # Each version is saved by a new index. An index that has already been saved to this place
-        # would refuse to overwrite a newer version, which another index has saved.
+        # Each version is saved by a new index. If one index had been saved here, and another index
+        # had then saved a newer version, the first index would refuse to overwrite the newer
+        # version.
         lambda rows, path: SimilarityIndex().fit(rows).save(path),
         lambda path: SimilarityIndex.open(path).search(ROWS[:4], 3).scores.tobytes(),
     ),

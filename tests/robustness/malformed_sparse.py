@@ -254,7 +254,7 @@ def drawn(rng, form):
 
 
 def fields_of(X):
-    """Return every array of X, by name, as text."""
+    """Return a dict from the name of each array of X to the content of the array as text."""
     names = ("indptr", "indices", "data", "coords", "offsets", "rows", "_dict")
     return {n: repr(np.asarray(getattr(X, n), object).tolist()) for n in names if hasattr(X, n)}
 

@@ -2,11 +2,12 @@
 
     python -m tests.robustness.memory_limits [operation ...]
 
-In addition to what the process already holds, each call may take four times the size of its inputs,
-the size of its outputs, working_memory (16 MiB here), and 64 MiB. A matrix of all pairs would
-exceed this limit by 0.1, 0.4 and 1.6 GB. For each operation, the script prints a JSON line with the
-sizes at which the operation stayed within the limit. It exits with status 1 if an operation
-exceeded the limit at any size. It only runs on Linux.
+Beyond the memory that the process already holds, each call may take this amount: four times the
+size of its inputs, plus the size of its outputs, plus working_memory (16 MiB here), plus 64 MiB. At
+the three sizes, a float32 matrix of all pairs would take 0.1, 0.4 and 1.6 GB, which exceeds this
+limit. For each operation, the script prints a JSON line with the sizes at which the operation
+stayed within the limit. It exits with status 1 if an operation exceeded the limit at any size. It
+only runs on Linux.
 """
 
 import json
@@ -60,7 +61,7 @@ def relevant(n: int) -> Any:
 def table(n: int) -> Any:
     """Return the path and the content of a file with 12 n pairs.
 
-    The size of the content counts as the size of the input.
+    The content is returned so that `size_of` counts its bytes as the size of the input.
     """
     path = Path(FOLDER.name) / f"{n}.csv"
     X = sparse(n).tocoo()
@@ -255,7 +256,8 @@ def held() -> int:
 def fits(name: str, n: int) -> bool:
     """Return whether a call with inputs of size n stays within the memory limit.
 
-    The allowed size of the outputs is ten times that of a call with a tenth of the inputs.
+    To set the limit, the size of the outputs is estimated: it is ten times the size of the outputs
+    of a call with inputs of size n / 10.
     """
     make, call = OPERATIONS[name]
     outputs = size_of(call(*make(n // 10))) * 10

@@ -7,10 +7,11 @@
 
 A mutant is a copy of the source with one changed comparison, operator, number, flag, condition,
 returned value or statement. The script collects the tests and runs them once, to note which tests
-call which function. Then it puts each mutant into a forked copy of this process. In this copy, the
-script runs the tests that call the changed function, fastest first. The script prints the share of
-killed mutants (those for which a test failed), and lists the surviving mutants, some of which have
-no visible effect. The script changes no strings, because other tests check the error messages.
+call which function. For each mutant, the script then forks its process and makes the change in the
+fork. In the fork, it runs the tests that call the changed function, fastest first. The script
+prints the share of killed mutants, which are the mutants for which a test failed. It also lists the
+surviving mutants; some of them have no visible effect. The script changes no strings, because other
+tests check the error messages.
 """
 
 import argparse
@@ -82,7 +83,7 @@ SWAPPED: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
 
 
 class Mutant(NamedTuple):
-    """A change: its module and function, its place, and what changes."""
+    """A change at one place of a function, its description, and the tree of the changed module."""
 
     module: str
     function: str
@@ -96,7 +97,7 @@ class Mutant(NamedTuple):
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
-    """Yield what may replace a node, with a short description; None stands for `pass`."""
+    """Yield a description and a new node for each change of a node; None stands for `pass`."""
     if isinstance(node, ast.Compare):
         for at, operator in enumerate(node.ops):
             for other in SWAPPED.get(type(operator), ()):
@@ -217,7 +218,7 @@ def live(module: ModuleType, name: str) -> FunctionType:
 
 
 def apply(mutant: Mutant, function: FunctionType) -> None:
-    """Give the function its new code, and compute the values of the module again."""
+    """Replace the code of the function, and compute the values of the module again."""
     module = sys.modules[mutant.module]
     code = code_of(mutant.tree, module, mutant.function)
     function.__code__ = code.replace(co_freevars=function.__code__.co_freevars)
@@ -226,7 +227,7 @@ def apply(mutant: Mutant, function: FunctionType) -> None:
 
 
 class Plugin:
-    """Runs the collected tests once, and then some of them for every mutant."""
+    """Runs all tests once, and then, for every mutant, the tests that call the changed function."""
 
     def __init__(
         self,
@@ -346,7 +347,7 @@ def source_lines(module: str) -> list[str]:
 
 
 def key(mutant: Mutant) -> str:
-    """Return a name that does not depend on line numbers: function, change, and the line's text."""
+    """Return a name made of the function, the change and the line's text, without a line number."""
     text = source_lines(mutant.module)[mutant.line - 1].strip()
     return f"{mutant.module}.{mutant.function}: {mutant.change}: {text}"
 

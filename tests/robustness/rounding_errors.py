@@ -6,18 +6,20 @@ Every operation is tested on ordinary rows and on difficult rows: cancelling sum
 magnitudes over many decades, and subnormal, tiny and huge values. SVDs are also tested on
 ill-conditioned matrices, and on matrices with repeated singular values. The script prints a
 Markdown table with the largest error and the allowed bound of each operation. Errors and bounds are
-in units in the last place (ULP) of a "size", which the table names. The script exits with status 1
-if an error exceeds its bound.
+expressed in units in the last place (ULP) of a "size"; each row of the table names its size. The
+script exits with status 1 if an error exceeds its bound.
 
 These sizes are in the table:
 
 - "result": the exact result.
 - "1": the number 1.
-- "terms": the sum of the absolute values of the products that are added; for sums that may cancel.
-- "s[0]² / s": the squared largest singular value, divided by the singular value; for singular
-  values that are computed from a Gram matrix.
-- "condition": a number before a subtraction, an inversion or a division, divided by the number
-  after this operation. The formulas are in rounding_formulas.py and rounding_metrics.py.
+- "terms": the sum of the absolute values of the products that are added. This size is used for sums
+  that may cancel.
+- "s[0]² / s": the square of the largest singular value, divided by the singular value that is
+  tested. This size is used for singular values that are computed from a Gram matrix.
+- "condition": the number that enters a subtraction, an inversion or a division, divided by the
+  number that results from this operation. The formulas are in rounding_formulas.py and
+  rounding_metrics.py.
 """
 
 import argparse
@@ -231,7 +233,11 @@ def rescaled_cosine(x: Any, y: Any, squares: Any) -> Any:
 
 
 def interval_lines(repeats: int) -> Iterator[Line]:
-    """Compare the ends of cosine_interval with the cosines that rescalings and corners attain."""
+    """Compare both ends of cosine_interval with the exact cosines of rescaled rows.
+
+    The rescalings are the two that cosine_interval returns, and the corners of the box of allowed
+    rescalings.
+    """
     worst: dict[tuple[str, str, float], float] = {}
 
     def note(operation: str, values: str, bound: float, result: Any, truth: Any) -> None:
@@ -254,8 +260,8 @@ def interval_lines(repeats: int) -> Iterator[Line]:
                 rescaled_cosine(a, b, corner)
                 for corner in itertools.product((1, mpmath.mpf(condition) ** 2), repeat=len(a))
             ]
-            # If the upper end of the interval is positive, it is attained at a corner of the box.
-            # If the lower end is negative, it is also attained at a corner.
+            # A positive upper end of the interval is attained at a corner of the box. A negative
+            # lower end is attained at another corner.
             if max(corners) > 0:
                 note("cosine_interval, corners", values, 16, interval.high, max(corners))
             if min(corners) < 0:

@@ -17,9 +17,9 @@ EPS = mpmath.mpf(2) ** -52
 NOTHING = mpmath.inf
 
 Rows = list[list[Any]]
-# A Truth is a function for two matrices (Q, B) of exact numbers. It takes the number of a row of Q
-# and the number of a row of B. It returns the exact score of these two rows, and the size to which
-# the rounding error of this score is relative.
+# A Truth is a function for two matrices (Q, B) of exact numbers. Its arguments i and j select row i
+# of Q and row j of B. It returns the exact score of these two rows, and the size of this score. The
+# rounding error of the score is measured relative to this size.
 Truth = Callable[[int, int], tuple[Any, Any]]
 
 
@@ -70,7 +70,8 @@ def lost(rows: Rows, x: Any) -> Any:
 
 
 # The following functions are measures. For exact queries and items, each function computes the
-# exact score of a pair, and the size to which the rounding error of this score is relative.
+# exact score of a pair, and the size of this score. The rounding error of the score is measured
+# relative to this size.
 
 
 def plain(x: Any, y: Any) -> Any:
@@ -86,7 +87,10 @@ def euclid(x: Any, y: Any) -> Any:
 
 
 def angle(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return the angle, and the size of its derivative by the cosine, which is at most 2^26."""
+    """Return the angle, and the magnitude of its derivative with respect to the cosine.
+
+    The magnitude is limited to 2^26.
+    """
     c = cosine(x, y)
     c = max(min(c, mpmath.mpf(1)), mpmath.mpf(-1))
     return mpmath.acos(c), 1 / mpmath.sqrt(max(1 - c * c, EPS))
@@ -229,10 +233,11 @@ def without_top(Q: Rows, B: Rows) -> Truth:
 
 
 def metric_of(S: Any, Q: Rows, B: Rows, shift: Any = None) -> Truth:
-    """Return the exact cosines in the metric S, and their sizes.
+    """Return a function that computes the exact cosine of a pair in the metric S, and its size.
 
-    The rounding error of the root of S is relative to the largest eigenvalue of the root. The sizes
-    are therefore proportional to the condition number of S.
+    The size is the unit of the error of the cosine. The rounding error of the root of S is
+    proportional to the largest eigenvalue of the root, so the sizes are proportional to the
+    condition number of S.
     """
     _, _, condition = condition_of(S)
     shift = [mpmath.mpf(0)] * DEPTH if shift is None else shift
@@ -266,7 +271,7 @@ def best(values: Any, k: int = NEAREST) -> Any:
 
 
 def among(B: Rows) -> Any:
-    """Return the cosines of all pairs of items, and for each item, its cosines with the others."""
+    """Return the matrix of all cosines, and for each item, its cosines with the other items."""
     table = [[cosine(x, y) for y in B] for x in B]
     return table, [[c for j, c in enumerate(row) if j != i] for i, row in enumerate(table)]
 

@@ -48,8 +48,8 @@ from tests.robustness.rounding_formulas import (
 )
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact
 
-# The roundings of a mean, a map and a product add up. Every entry that is within 45 ULP of a mean
-# is set to 0.
+# The rounding errors of a mean, a map and a product add up. Every entry that is within 45 ULP of a
+# mean is set to 0.
 MAPPED = 45 + ITEMS + 4 * DEPTH
 # Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises that the error of
 # an eigenvector is not larger than a few rounding errors.
@@ -158,8 +158,9 @@ def rows_over(diagonal: Any) -> Callable[[Rows, Rows], Truth]:
 def with_parameters(B: Any) -> Iterator[tuple[str, str, Any, str, float, Any]]:
     """Yield every measure that has parameters.
 
-    For each measure, yield its name, the name of its row in the table, the truth, the unit and the
-    bound of the error, and the parameters.
+    For each measure, yield six values: the name of the measure, the name of its row in the table,
+    the function that computes the exact scores, the unit of the error, the bound of the error, and
+    the parameters of the measure.
     """
     random = np.random.default_rng(1)
     factor = random.standard_normal((DEPTH, DEPTH))
@@ -238,7 +239,7 @@ def word_lines(worst: Worst, repeats: int) -> None:
 
 
 def score_or_none(values: str, name: str, Q: Any, B: Any, parameters: Any) -> Any:
-    """Return scores, or None if the documentation calls them undefined or less precise."""
+    """Return scores, or None if the documentation says that they are undefined or lose digits."""
     if B.dtype == np.float64:
         size = min(np.abs(Q).max(), np.abs(B).max())
         if (name in UNKEPT and size < 1e-150) or (name in UNKEPT_SUBNORMAL and size < 1e-307):

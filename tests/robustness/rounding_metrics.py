@@ -15,11 +15,11 @@ from fastcos.models import preprocessing
 from tests.robustness.rounding_formulas import DEPTH, ITEMS, NOTHING, less, mean, norm
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact, pairwise, terms
 
-# The bound for a sum over the items, each term of which is a sum over the dimensions.
+# The bound for a sum over the items in which each term is itself a sum over the dimensions.
 SUMS = ITEMS + 4 * DEPTH
 # The bound for an SVD or a QR decomposition. LAPACK promises that the errors of these
-# decompositions are a few ULP of the size. For effective_rank, this bound is multiplied by 37,
-# because the logarithm of a share is at most 37 in magnitude.
+# decompositions are a few ULP of the norm of the matrix. For effective_rank, this bound is
+# multiplied by 37, because the logarithm of a share is at most 37 in magnitude.
 FACTORED = 8 * (ITEMS + DEPTH)
 LABELS = np.arange(ITEMS) % 4
 
@@ -37,13 +37,13 @@ def frobenius(A: Any) -> Any:
 
 
 def centred(rows: Any) -> tuple[Any, Any]:
-    """Return the rows minus their mean, and by which factor this subtraction reduces their norm."""
+    """Subtract the mean row; return the rows, and the factor by which this reduces their norm."""
     moved = [less(row, mean(rows)) for row in rows]
     return moved, mpmath.sqrt(mpmath.fsum(norm(x) ** 2 for x in rows)) / frobenius(matrix(moved))
 
 
 def correlation(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return Pearson's correlation, and by how much subtracting the means amplifies errors."""
+    """Return Pearson's correlation, and the factor by which centring amplifies errors."""
     a, b = ([v - mpmath.fsum(side) / len(side) for v in side] for side in (x, y))
     if not any(a) or not any(b):
         return 0, NOTHING
@@ -70,7 +70,7 @@ def shapes(rows: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
 
 
 def of_labels(rows: Any) -> Iterator[tuple[str, Any, Any, str, float, Any]]:
-    """Yield the same for each metric of items and labels."""
+    """Yield the same six values as `shapes` for each metric that uses items and their labels."""
     table = [[cosine(x, y) for y in rows] for x in rows]
     pairs = list(itertools.combinations(range(ITEMS), 2))
     same = [table[i][j] for i, j in pairs if LABELS[i] == LABELS[j]]
@@ -163,7 +163,7 @@ def population_variance(values: Any) -> Any:
 
 
 def change(worst: Worst, names: Any, Q: Any, B: Any, Y: Any) -> None:
-    """Record the error of model_change for the models (Q, B) and (Q, Y)."""
+    """Record the error of model_change from the model (Q, B) to the model (Q, Y)."""
     P, first, second = ([exact(row) for row in rows] for rows in (Q, B, Y))
     truth = frobenius(matrix(P) * (matrix(first) - matrix(second)).T)
     size = frobenius(matrix(P)) * (frobenius(matrix(first)) + frobenius(matrix(second)))
@@ -197,7 +197,7 @@ def popularity(worst: Worst, names: Any, B: Any, rows: Any) -> None:
 
 
 def of_lists(worst: Worst, seed: int) -> None:
-    """Record the errors of metrics of lists; these metrics are fractions or short weighted sums."""
+    """Record the errors of list metrics, each of which is a fraction or a short weighted sum."""
     random = np.random.default_rng(seed)
     tables = [random.permuted(np.tile(np.arange(ITEMS), (ITEMS, 1)), axis=1)[:, :5]
               for _ in range(2)]  # fmt: skip

@@ -20,8 +20,9 @@ mpmath.mp.prec = 400
 class Line(NamedTuple):
     """A row of the table: the largest error of an operation, and its bound.
 
-    The error and the bound are in ULP. One ULP is the spacing between the numbers of the result's
-    data type, at the size that `unit` names; `dtype` is the type of the rows.
+    The error and the bound are in ULP. One ULP is the distance between neighbouring numbers of the
+    result's data type near a size, and `unit` is the name of this size; `dtype` is the type of the
+    rows.
     """
 
     operation: str

@@ -26,7 +26,7 @@ CALLERS = 8
 
 
 def resources() -> dict[str, float]:
-    """Return the numbers of threads, open descriptors and resident MiB of this process."""
+    """Return the resident MiB of this process, and its numbers of threads and open descriptors."""
     status = dict(
         line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if line
     )

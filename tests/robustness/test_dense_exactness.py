@@ -16,7 +16,7 @@ def same_isa_afterwards():
 
 
 # This test is slow, because it compiles code for all instruction sets of this CPU. Other tests need
-# only the code for the best one.
+# only the code for the best instruction set.
 @pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False], ids=["self-join", "queries"])
 @pytest.mark.parametrize("entry_point", dense_exactness.ENTRY_POINTS)

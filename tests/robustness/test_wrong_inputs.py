@@ -108,7 +108,7 @@ NO_LIST = [5, "x", Odd(), 0.5, True, [5], [None], [Odd()], ["nothing"], {"a": 1}
 
 
 def cases(call, **wrong):
-    """Return a case for each wrong value of each argument; `call` takes arguments by name."""
+    """For each argument, return one case per wrong value; `call` accepts keyword arguments."""
     return [(call, name, value) for name, values in wrong.items() for value in values]
 
 
@@ -140,7 +140,10 @@ LABELLED = {"items": NO_ROWS, "labels": [None, *NO_LABELS], "n_threads": NO_THRE
 
 
 def metric(name, *arrays, **fixed):
-    """Return a function that calls a metric; its caller may replace arguments by name."""
+    """Return a function that calls a metric.
+
+    Keyword arguments of this function replace the arguments that are passed here.
+    """
     function = getattr(metrics, name)
     names = list(inspect.signature(function).parameters)
 
@@ -158,7 +161,10 @@ def fitted(estimator, **parameters):
 
 
 def indexed(method, *arrays, **fixed):
-    """Return a function that calls a method of a new index; arguments may be replaced by name."""
+    """Return a function that calls a method of a new index.
+
+    Keyword arguments of this function replace the arguments that are passed here.
+    """
 
     def call(**changed):
         index = fastcos.SimilarityIndex().fit(ROWS)
@@ -170,7 +176,10 @@ def indexed(method, *arrays, **fixed):
 
 
 def base(function, **fixed):
-    """Return a function with valid arguments, some of which may be changed."""
+    """Return a function that calls `function` with valid arguments.
+
+    Keyword arguments of the returned function replace some of the valid arguments.
+    """
     return lambda **changed: function(**{**fixed, **changed})
 
 
@@ -197,8 +206,8 @@ GROUPS = {
     "SimilarityIndex.search": cases(
         indexed("search", ROWS, 2),
         queries=[*SOME_ROWS, ROWS[:, :3]], k=NO_COUNT, allowed=NO_ITEMS,
-        # A matrix may have fewer columns than the index has items. The items without a column are
-        # not excluded.
+        # A matrix may have fewer columns than the index has items. Items beyond the last column of
+        # the matrix are not excluded.
         exclude=[*NO_EXCLUSIONS[:4], *NO_EXCLUSIONS[5:]],
         min_score=NO_OPTIONAL_REAL, progress=NO_CALL,
     ),
@@ -584,7 +593,8 @@ GROUPS = {
     name: cases(metric(name, ROWS), items=NO_ROWS)
     for name in ("effective_rank", "isoscore", "mean_cosine", "participation_ratio")
 }  # fmt: skip
-# scikit-learn's own checks require its wording for the argument X of an estimator.
+# For the argument X of these estimators, the checks of scikit-learn require error messages in the
+# wording of scikit-learn.
 ESTIMATORS = {
     "LinearMF", "CosineMF", "LinearMF.recommend", "NeighborsTransformer", "NormalizeRows",
     "StandardizeColumns", "PopularityWeights", "ShiftedPPMI",
@@ -666,7 +676,7 @@ LONG = {
     "lines": Loud("a line\n" * 1_000),
     "words": Loud("word " * 10_000),
     "silent": Loud(None),
-    "number": -(10**5_000),  # a positive one would be a valid number of iterations
+    "number": -(10**5_000),  # a positive number would be a valid number of iterations
     "list": [f"item {number}" for number in range(5_000)],
     "tuple": tuple(range(5_000)),
     "set": {f"item {number}" for number in range(5_000)},

@@ -5,8 +5,8 @@
 CACHE is a directory that ``FASTCOS_CACHE_DIR=CACHE fastcos warmup`` has filled. Each group of calls
 runs in a new process with a copy of this cache. The groups are the examples of all docstrings, the
 examples of the README and the documentation, and calls that combine types of rows, queries, filters
-and containers. For each group, the script prints as JSON how many files of each kernel were added
-to the copy.
+and containers. For each group, the script prints JSON: the number of files of each kernel that the
+calls added to the copy.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def rows_of(kind: str, n: int, depth: int) -> Any:
 
 
 def query_forms(depth: int) -> Iterator[Any]:
-    """Yield 1, 3 and 100 queries in the forms of callers: arrays of three types, and lists."""
+    """Yield 1, 3 and 100 queries in all forms that users pass: arrays of three types, and lists."""
     for n in (1, 3, 100):
         for kind in ("float32", "float64", "float16"):
             yield rows_of(kind, n, depth)
@@ -74,7 +74,7 @@ def query_forms(depth: int) -> Iterator[Any]:
 
 
 def searches(kind: str) -> None:
-    """Search rows of one type by all forms of queries, with all filters and by all methods."""
+    """Search rows of one type with every form of queries, every filter and every search method."""
     for n, depth in ((40, 8), (700, 24), (6_000, 200)):
         items = rows_of(kind, n, depth)
         few = n // 3
@@ -159,7 +159,7 @@ def files(cache: Path) -> set[str]:
 
 
 def added(cache: Path, name: str) -> dict[str, int]:
-    """Return how many files of each kernel a group adds to a copy of the cache."""
+    """Run a group with a copy of the cache; count the files that it adds for each kernel."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "cache"
         shutil.copytree(cache, copy)

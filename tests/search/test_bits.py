@@ -7,8 +7,9 @@ from fastcos import top_k
 from tests.oracles.compare import assert_same_bits
 
 RANDOM = np.random.default_rng(0)
-# Many distances between the 800 rows tie: of 5 bytes, only the first 2 vary, and of the rows of 16
-# bytes, every seventh is the same. The kernels pad rows of 5 bytes, but not rows of 16 bytes.
+# Many of the distances between the 800 rows are equal. In the rows of 5 bytes, only the first 2
+# bytes vary. Of the rows of 16 bytes, every seventh row is the same. The kernels pad rows of 5
+# bytes, but not rows of 16 bytes.
 ROWS = {width: RANDOM.integers(0, 256, (800, width), dtype=np.uint8) for width in (5, 16)}
 ROWS[5][:, 2:] = 0
 ROWS[5][[3, 700]] = 0

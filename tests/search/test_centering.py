@@ -16,7 +16,10 @@ from tests.oracles.dense_families import FAMILIES, clustered, gaussian
 
 
 def clustered_float64(n, d):
-    """Return float64 rows, half of which are equal in float32 or nearly so."""
+    """Return float64 rows, half of which have similar directions.
+
+    In float32, many of these directions are equal or nearly equal.
+    """
     rng = np.random.default_rng(8)
     X = rng.standard_normal((n, d))
     centre, away = X[0].copy(), 10.0 ** rng.uniform(-15, -1, (n, 1))
@@ -149,7 +152,10 @@ def test_range_search_in_a_cluster_is_complete(cluster):
 
 
 def n_candidates(segment, encoded, thresholds):
-    """Return how many items per query the filter keeps, given the k-th best raw scores."""
+    """Return how many items the filter keeps for each query.
+
+    `thresholds` contains the k-th best raw score of each query.
+    """
     nothing = no_exclusions(len(thresholds), exclude_self=True)
     options = ExecutionOptions(2, 2.0**30)
     starts, columns = np.zeros(len(thresholds) + 1, np.int64), np.zeros(0, np.int64)
@@ -164,9 +170,9 @@ def test_centring_drops_what_plain_cosines_could_not():
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
     raw = dense_oracle.top_k(units, units, 10, "cosine", exclude_self=True)[1]
     thresholds = raw[:, -1] - 1e-12
-    # For unit rows, Euclidean distances give the same order as cosines. fastcos computes these
-    # distances without centring the rows, so a Euclidean search shows how many candidates the
-    # filter keeps if the rows are not centred.
+    # For unit rows, Euclidean distances give the same order as cosines. fastcos computes Euclidean
+    # distances without centring the rows. A Euclidean search therefore shows how many candidates
+    # the filter keeps if the rows are not centred.
     centred = n_candidates(*packed(units), thresholds)
     plain = n_candidates(*packed(units, "euclidean"), 2 * thresholds - 2 - 1e-12)
     assert (centred >= 10).all()

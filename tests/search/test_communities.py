@@ -68,7 +68,7 @@ json.dump(answers, open("answers.json", "w"))
     importlib.util.find_spec("sentence_transformers") is None, reason="needs sentence-transformers"
 )
 def test_community_detection_equals_sentence_transformers(tmp_path):
-    """The communities equal those of sentence-transformers, which runs in another process.
+    """fastcos finds the same communities as sentence-transformers, which runs in another process.
 
     That process must not import our folder `kernels` instead of the package of the same name.
     """

@@ -51,9 +51,9 @@ KINDS = {
     "table": lambda rows: pd.DataFrame(rows.copy()),
     "read-only view": lambda rows: read_only_view(rows.copy()),
 }
-# Rows of these types are searched in NumPy here, and are not saved. Saving would pack the rows, and
-# compile kernels for this purpose, which would take ten seconds of processor time per type. The
-# kernels and saving are tested in test_narrow_rows.py.
+# Rows of these types are searched in NumPy here, and are not saved. To save these rows, fastcos
+# would have to pack them. Compiling the kernels for this purpose would take ten seconds of
+# processor time per type. The kernels and saving are tested in test_narrow_rows.py.
 NARROW = {"float16", "bfloat16", "int8"}
 
 

@@ -48,7 +48,7 @@ def test_rows_with_different_bias_are_no_copies():
 
 
 def separately(X):
-    """Return a matrix `exclude` with which a search treats the copies of a row one by one.
+    """Return a matrix `exclude` that makes a search treat each copy of a row separately.
 
     The matrix excludes only one pair of the last row.
     """

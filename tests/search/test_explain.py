@@ -13,7 +13,7 @@ ROWS = np.random.default_rng(0).standard_normal((5000, 40)).astype(np.float32)
 
 @pytest.fixture
 def plans_run(monkeypatch):
-    """Return the list of plans that searches of segments run."""
+    """Return a list to which each search of a segment adds its plan."""
     plans, usual = [], scan.plan_segment
 
     def noted(*arguments):
@@ -160,7 +160,7 @@ def test_wrong_arguments_of_an_index_are_refused():
 
 
 def test_the_working_memory_of_few_queries_is_kept():
-    """A search for very many neighbours is refused with 64 queries in the same way as with 65."""
+    """A search for very many neighbours is refused in the same way for 64 and for 65 queries."""
     rows = np.random.default_rng(1).random((100_000, 16), np.float32)
     index = fastcos.SimilarityIndex().fit(rows)
     for n in (64, 65):
@@ -185,7 +185,7 @@ def test_a_search_with_a_mask_is_planned_as_it_is_explained(monkeypatch, n_allow
     def recorded(segment, *arguments):
         plan = plan_search(segment, *arguments)
         # A search may pack only the allowed rows, for this search alone, and then plan the search
-        # of these packed rows. This condition leaves out such a plan.
+        # of these packed rows. The following condition leaves out plans for such packed rows.
         if segment.n_live == 1000 and plan.needs is None:
             made.append(plan)
         return plan

@@ -1,4 +1,7 @@
-"""Searches of few queries (kernels.few_queries) are exact even if the first items are not best."""
+"""Searches of few queries (kernels.few_queries) are exact.
+
+They are exact even if the first items are not the best items.
+"""
 
 import dataclasses
 import functools
@@ -116,7 +119,8 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
 def rows_and_queries_among_them(measure):
     """Return packed rows, queries, and the nine neighbors of each query.
 
-    Many queries are also rows, so the best score in the sample is that of the query itself.
+    Many queries are also rows. For such a query, the best score in the sample is the score of the
+    query with itself.
     """
     rows = random_rows(4000, 24) * np.random.default_rng(2).uniform(0.5, 2, (4000, 1))
     rows = rows.astype(np.float32)

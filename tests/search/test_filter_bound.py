@@ -1,9 +1,9 @@
 """Each term of the candidate filter's bound (kernels.candidate_filter) is correct and needed.
 
 In each test, only one term of the bound is large. Rows are rotated before they are quantised. In
-the tests of the first two terms, this quantisation makes large rounding errors in the rows of one
-side (the queries or the items). The rows of the other side have no rounding errors, and point in
-the directions of the errors of the first side.
+the tests of the first two terms, the queries or the items have large rounding errors after they are
+quantised. The rows of the other side have no rounding errors, and point in the directions of the
+large errors.
 """
 
 import numpy as np
@@ -30,7 +30,8 @@ if not tiles.AVAILABLE:
 def packed_block(queries, items):
     """Return a block that contains all queries.
 
-    tests/kernels/test_projection.py uses the same compiled code of pack_block.
+    The arrays have the same types as in tests/kernels/test_projection.py, so that both files use
+    the same compiled code of pack_block.
     """
     n = queries.rows.data.shape[0]
     return query_blocks.pack_block(0, n, np.arange(n), queries, items, 1)
@@ -64,7 +65,10 @@ def refined_scores(block, items):
 
 
 def unrotated(R, depth):
-    """Return rows whose rotation is R (n, d), where d is a power of two, by a Hadamard matrix."""
+    """Return the rows that become R (n, d) when they are rotated by a Hadamard matrix.
+
+    The depth d must be a power of two.
+    """
     H = np.ones((1, 1))
     while len(H) < depth:
         H = np.block([[H, H], [H, -H]])
@@ -82,7 +86,7 @@ def whole_steps(n, depth, seed, entries):
 def wrong_steps(n, depth, seed):
     """Return rows (n, d), in units of the quantisation step, and their rounding errors.
 
-    All entries except for the first one of each row are rounded by nearly half a step.
+    In each row, all entries except for the first one are rounded by nearly half a step.
     """
     rng = np.random.default_rng(seed)
     steps, errors = rng.integers(-100, 101, (n, depth)), rng.choice([-0.49, 0.49], (n, depth))
@@ -92,7 +96,10 @@ def wrong_steps(n, depth, seed):
 
 
 def along(errors):
-    """Return rows with the signs of the errors. All entries are 127 or -127, so none is rounded."""
+    """Return rows whose entries have the same signs as the errors.
+
+    All entries are 127 or -127, so none is rounded.
+    """
     return np.where(errors >= 0, 127.0, -127.0)
 
 

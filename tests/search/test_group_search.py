@@ -33,7 +33,10 @@ ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
     autouse=True,
 )  # fmt: skip
 def way_to_search(request):
-    """Force one of the ways to search a group, whatever the group's size and number of queries."""
+    """Force one of the three ways to search a group.
+
+    The size of the group and the number of its queries do not affect the choice.
+    """
     min_entries_of_segment, min_work_of_panels = request.param
     with cost_model.costs_replaced(
         min_entries_of_segment=min_entries_of_segment, min_work_of_panels=min_work_of_panels,
@@ -157,7 +160,7 @@ def test_an_index_is_searched_within_groups(labels):
     index, asked = index_of(labels), np.append(LABELS, "nobody")[ASKED]
     asked = ASKED if isinstance(labels, np.ndarray) and labels.dtype.kind == "i" else asked
     expected = truth(QUERIES, ROWS, K, "cosine", ASKED, GROUP_OF)
-    for _ in range(3):  # The first searches cache what later ones use.
+    for _ in range(3):  # Later searches use data that the first searches have cached.
         found = index.search(QUERIES, K, groups=asked)
         np.testing.assert_array_equal(found.indices, expected)
     assert found.ids.tolist() == [[NAMES[i] if i >= 0 else "" for i in row] for row in expected]

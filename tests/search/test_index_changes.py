@@ -1,4 +1,7 @@
-"""After items are added, replaced or removed by id, an index gives the results of a new index."""
+"""An index that has been changed returns the same results as a new index of the same items.
+
+The changes add, replace or remove items by id.
+"""
 
 import pickle
 import warnings
@@ -69,7 +72,7 @@ def test_changes_give_the_answers_of_a_new_index(queries, named):
     index.remove(gone)
     truth.remove(gone)
     truth.check(index, queries)
-    index.add(rows[:1], gone[:1])  # An id may return, at a new position.
+    index.add(rows[:1], gone[:1])  # A removed id may be added again, at a new position.
     truth.upsert(rows[:1], gone[:1])
     truth.check(index, queries)
     assert index.positions_of(gone[:1]).tolist() == [2901]
@@ -316,7 +319,7 @@ def test_a_lost_capability_is_said_once_and_changes_nothing():
         plain.add(3 + X[:3])
         index.remove([1])
         plain.remove([1])
-        # No warning, because the documentation says that csls learns from the items.
+        # csls gives no warning, because its documentation says that it learns from the items.
         SimilarityIndex("csls").fit(X).add(X[:1])
     result = index.search(X, 4)
     np.testing.assert_array_equal(result.indices, plain.search(X, 4).indices)

@@ -107,8 +107,8 @@ def test_refresh_takes_up_what_was_saved(saved):
     assert_same_answers(served, index)
     assert (served.search(QUERIES, 9).scores != before.scores).any()
     assert not served.refresh()
-    # A refresh drops changes that were not saved. It must do so even if the saved index and the
-    # index in memory have the same number of removed items.
+    # A refresh drops changes that were not saved, even if the saved index and the index in memory
+    # have the same number of removed items.
     served.remove(["5"])
     index.remove(["6"])
     index.save(path)
@@ -170,7 +170,7 @@ for state in range(first, 10**6):
 
 
 def expected_at(state):
-    """Return the index that the program WRITER saves as the state with this number."""
+    """Return an index with the same items as the state of this number that WRITER saves."""
     rows = [
         np.random.default_rng(i).standard_normal((40, 20)).astype(np.float32)
         for i in range(state + 1)

@@ -15,9 +15,9 @@ WORKING_MEMORY = 16.0
 # The memory in MiB that a call may take in addition to working_memory, its inputs and its outputs.
 SLACK = 12.0
 # Each case has three parts. The first part is code that makes the inputs. The second part is the
-# call. The third part is a number or a text. A number is the memory in MiB that the outputs and
-# copies of the inputs may take. A text says that the call must be refused; it is the beginning of
-# the expected error message.
+# call. The third part is a number or a text. If it is a number, the outputs and the copies of the
+# inputs may take this many MiB. If it is a text, the call must be refused, and the error message
+# must begin with this text.
 CASES = {
     "two sparse rows of 2**26 columns": (
         "columns = [0, 7, 7, 2**26 - 1]\n"

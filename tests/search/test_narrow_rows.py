@@ -1,4 +1,4 @@
-"""Rows of one or two bytes per number give the same results as float64 rows.
+"""Rows whose numbers take one or two bytes give the same results as float64 rows.
 
 The results are bit-identical, and no float64 copy of the rows is made.
 """
@@ -128,7 +128,8 @@ def test_large_narrow_rows_make_no_wide_copy():
     assert_exact(joined, *expected)
 
 
-# A full panel of these rows is searched without packing, by kernels that compile for 35 s.
+# A full panel of these rows is searched without packing. Compiling the kernels for this search
+# takes 35 s.
 @pytest.mark.parametrize("n_items", [8, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dtype", [np.int8, pytest.param(np.float16, marks=pytest.mark.slow)])
 def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):

@@ -327,7 +327,8 @@ KILLED = """
 def kills(rows, tmp_path, n_kills, progress):
     """Kill runs at random moments, and check the results; return the number of finished runs.
 
-    Each moment is drawn from the first `progress` calls of the progress function of a run.
+    A run is killed up to 5 ms after a random number of calls of its progress function. This number
+    is less than `progress`.
     """
     np.save(tmp_path / "rows.npy", rows)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path / "rows.npy")]
@@ -360,8 +361,8 @@ def test_killed_searches_resume_with_the_same_bits(n_kills, rows, tmp_path):
 @pytest.mark.long
 def test_two_hundred_kills_lose_nothing(tmp_path):
     rows = np.random.default_rng(1).standard_normal((30_000, 16)).astype(np.float32)
-    # The run has 47 batches, and calls progress about 1,400 times per batch. Each kill comes after
-    # about two batches at most, and the batch that it interrupts is repeated.
+    # The run has 47 batches, and calls progress about 1,400 times per batch. Each run is killed
+    # after at most about two batches, and the next run repeats the interrupted batch.
     assert kills(rows, tmp_path, 200, 3000) >= 3
 
 

@@ -142,7 +142,7 @@ PROJECTED_TABLE = [
 
 
 def facts_of(made):
-    """Return those fields of a plan for packed rows that the tables contain."""
+    """Return the fields that the tables contain, from a plan for packed rows."""
     grid, sample = made.grid, made.sample
     # Each kernel reads either first_rank or capacity, but not both.
     assert not (made.first_rank and made.capacity)
@@ -386,7 +386,7 @@ def test_deleted_rows_raise_the_rank_of_the_first_threshold():
 
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_blocks_have_queries_however_little_memory_suffices(isa):
-    """If the memory is enough for three queries and a panel, it is also enough for blocks."""
+    """Blocks contain queries even if the memory is enough for only three queries and one panel."""
     for n_queries, d, k in itertools.product((1, 2, 5, 31, 33, 200), (24, 384, 1536), (10, 100)):
         for memory in needed_bytes(d, k) * np.geomspace(1, 100, 30):
             machine = task_grid.Machine(isa, 2, float(memory))

@@ -1,4 +1,4 @@
-"""An index prepares searches of few queries; the second search equals the first one."""
+"""Searches of few queries are exact before and after an index has prepared such searches."""
 
 import numpy as np
 import pytest

@@ -52,7 +52,10 @@ def embeddings(n, depth, seed=0):
 
 
 def close_rows(n, depth, seed=0):
-    """Return rows around a few centres; near a centre, rows differ by less than a step of codes."""
+    """Return rows around a few centres.
+
+    Rows near the same centre differ by less than one quantisation step of the codes.
+    """
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(8).standard_normal((8, depth))
     rows = centres[rng.integers(0, 8, n)] + 1e-2 * rng.standard_normal((n, depth))
@@ -84,7 +87,7 @@ AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 
 def set_costs(monkeypatch, **costs):
-    """Change costs of the planner until the end of the test."""
+    """Replace some costs of the planner until the end of the test."""
     monkeypatch.setattr(cost_model, "COSTS", dataclasses.replace(cost_model.COSTS, **costs))
 
 
@@ -116,8 +119,8 @@ def rows_queries_and_neighbors(rows, measure):
     return X, Q, dense.top_k(Q, X, 100, NAMES[measure])[0]
 
 
-# The rows and the axes do not affect which instructions run. All kinds of rows and axes are
-# therefore tested only with the best instruction set of this CPU. With the other instruction sets,
+# The CPU executes the same instructions for all kinds of rows and axes. All these kinds are
+# therefore tested only with the best instruction set of this CPU. For every other instruction set,
 # one kind of rows and two kinds of axes are enough.
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("measure", NAMES)
@@ -167,7 +170,10 @@ def test_queries_of_two_kinds_share_a_block(first, isa):
 )
 @pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
 def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
-    """The differences of these scores are smaller than the rounding of a distance or of a shift."""
+    """Searches are exact even if scores differ by less than a rounding error.
+
+    The rounding error may be that of a distance or that of a shift.
+    """
     for n in (256, 800):
         X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
         items = encoded_rows.encode_rows(X, None, 1, metric)
@@ -257,8 +263,9 @@ def test_filters_removals_additions_and_thresholds():
 @pytest.mark.parametrize("measure", NAMES)
 @pytest.mark.parametrize("rows", [embeddings, independent_columns], ids=lambda rows: rows.__name__)
 def test_few_queries_find_all_items_above_a_score(rows, measure, isa):
-    # If queries are similar to the items, their prefixes rule out most items, whose codes are then
-    # skipped. If queries are not similar to the items, the search stops using their prefixes.
+    # If the queries are similar to the items, prefixes rule out most items, and the search skips
+    # the full codes of these items. If the queries are not similar to the items, the search stops
+    # using prefixes.
     set_config(isa=isa)
     X, Q = embeddings(3100, 100), rows(6, 100, 1)
     truth = dense.keys(Q, X, NAMES[measure])
@@ -288,7 +295,8 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
     assert opened.memory_.codes == index.memory_.codes
     if cpu.supported_isas()[0] != "amx":
         # The codes are stored either in the order of the items or in groups. The header must say
-        # that these codes are in the order of the items, so that they are not read as groups.
+        # that these codes are in the order of the items. Otherwise, the codes would be read as if
+        # they were stored in groups.
         assert '"by item"' in (tmp_path / "index" / "header.json").read_text()
 
 
@@ -296,7 +304,8 @@ def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
 def test_prefixes_are_made_once(tmp_path, monkeypatch):
     """Prefixes are computed only once, even if several searches need them.
 
-    The test searches an index after it is opened, and an index from which an item was removed.
+    The test searches an index that was opened from files, and an index from which an item was
+    removed.
     """
     set_costs(monkeypatch, min_work_to_project=1)
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
@@ -410,8 +419,8 @@ def no_room(*_, **__):
 def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     """A failure to compute prefixes is only a warning.
 
-    Up to four threads compute prefixes in the background. While all four are busy, a call of `fit`
-    computes the prefixes of its index in the foreground. The test covers both cases.
+    Up to four threads compute prefixes in the background. While all four threads are busy, a call
+    of `fit` computes the prefixes of its index in the foreground. The test covers both cases.
     """
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)

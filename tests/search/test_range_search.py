@@ -57,8 +57,8 @@ def test_few_queries_find_all_allowed_items_above_a_score(measure, n_queries):
 @pytest.mark.parametrize("n_divisions", [12, 60])
 def test_any_division_of_the_queries_finds_the_same_pairs(n_divisions):
     # The pairs of all queries are counted together. If there is little memory, however, the search
-    # lists the pairs of only a few queries at a time, or of a single query. Such a batch must not
-    # find more candidates than there is room for, and it must not miss pairs.
+    # lists the pairs of only a few queries at a time, or of a single query. The candidates of such
+    # a batch must fit into the memory, and no pair may be missed.
     queries, items = gaussian(100, 64), gaussian(20_000, 64, seed=1)
     keys = dense_oracle.keys(queries, items, "cosine")
     expected = keys.astype(np.float32) >= np.float32(0.35)
@@ -215,7 +215,8 @@ def test_near_duplicates_are_components_of_similar_pairs():
 def test_thresholds_may_be_calibrations():
     X = gaussian(700, 16, seed=1)
     rate = calibrate(X, fpr=1e-3)
-    # This test counts the pairs that reach the threshold without using the code of the calibration.
+    # The test itself counts the pairs that reach the threshold. This count does not use the code of
+    # the calibration.
     cosines = dense_oracle.keys(X, X, "cosine")
     is_near = (cosines >= rate.threshold(1e-3)) & ~np.eye(700, dtype=bool)
     assert 0 < is_near.sum() <= 1e-3 * 700 * 699

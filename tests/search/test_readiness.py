@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(jit.DISABLE_JIT, reason="nothing is compiled")
 def run(code, cache, *, cwd=ROOT, timeout=280, arguments=(), **environment):
     """Run a program with its own cache and without native code; return the finished process."""
     variables = {"FASTCOS_CACHE_DIR": str(cache), "FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
+    variables["FASTCOS_REQUIRE_NATIVE"] = ""  # tests/test_native_wheel.py runs these tests, too
     return subprocess.run(
         [sys.executable, *arguments, "-c", code], env={**os.environ, **variables, **environment},
         cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout,
@@ -93,8 +94,8 @@ print(digest.hexdigest())
 
 @pytest.mark.slow
 def test_first_calls_compile_nothing(tmp_path):
-    # On a busy machine, searches in NumPy may take long. They would then start a background process
-    # that compiles kernels, so FASTCOS_BACKGROUND=0 forbids this process.
+    # On a busy machine, searches in NumPy may take long. fastcos would then start a background
+    # process that compiles kernels, but FASTCOS_BACKGROUND=0 prevents this.
     in_numpy = run(FIRST_CALLS, tmp_path / "c", FASTCOS_BACKGROUND="0")
     assert in_numpy.returncode == 0, in_numpy.stderr
     assert not (tmp_path / "c").exists()

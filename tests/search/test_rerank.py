@@ -123,7 +123,8 @@ def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
 def bags(seed, n, w=7):
     """Return n bags; each row contains the counts of w vectors in one bag.
 
-    One bag contains only one vector, one bag is a copy of another, and one is twice that bag.
+    Bag 0 contains only one vector, bag 1 contains every vector of bag 3 twice as often, and bag 2
+    is a copy of bag 3.
     """
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 4, (n, w)).astype(float)
@@ -143,8 +144,8 @@ def test_word_rotators_scores_are_optimal_transport():
     result = np.array([scorer(i, np.arange(12)) for i in range(12)])
     truth = -np.array([[oracles.word_rotator(x, y, V) for y in X] for x in X])
     np.testing.assert_allclose(result, truth, atol=1e-9)
-    # Multiplying a bag of words by a number does not change its distances. The directions give a
-    # lower bound of the distance.
+    # Multiplying a bag of words by a number does not change its distances to other bags. The
+    # directions give a lower bound of the distance.
     np.testing.assert_array_equal(result[1], result[2])
     D = scorer.directions()
     bound = -0.5 * np.square(D[:, None] - D).sum(axis=2)

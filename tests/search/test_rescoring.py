@@ -1,4 +1,7 @@
-"""Exact scores of candidate lists, and what their certificate says about the other items."""
+"""Tests of the exact scores of candidates, and of their certificate.
+
+The certificate says how many of the nearest neighbours the candidates lack at most.
+"""
 
 import numpy as np
 import pytest
@@ -90,8 +93,8 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         absent = (~(best[:, :, None] == result.indices[:, None]).any(axis=2)).sum(axis=1)
         assert (absent <= result.missing).all(), seed
         certain += (result.missing == 0).sum()
-        # The lowest valid bound of a query is the best true score of the items that are not in its
-        # list. No other valid bounds can certify more queries.
+        # No valid bound of a query is lower than the best true score of the items outside the
+        # query's list. With this score as the bound, as many queries as possible are certified.
         kth = np.sort(truth, axis=1)[:, -k]
         whole += ((absent == 0) & (remaining.max(axis=1) < kth)).sum()
     assert 2000 < certain <= whole

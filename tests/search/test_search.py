@@ -33,8 +33,8 @@ each_measure = pytest.mark.parametrize("measure", FORMS)
 def most_with_cosine(parameter, values, with_others):
     """Parametrise by measure and by `values`.
 
-    The default tests combine the measure cosine with all values, and the other measures only with
-    the values in `with_others`.
+    The default tests combine the measure cosine with all values of the parameter. They combine each
+    other measure only with the values in `with_others`.
     """
     return pytest.mark.parametrize(
         ("measure", parameter),

@@ -1,4 +1,4 @@
-"""Self-joins that multiply each pair of rows once find the same neighbours as other searches."""
+"""Self-joins that multiply each pair of rows only once find the exact neighbours."""
 
 import itertools
 
@@ -68,8 +68,9 @@ def test_neighbors_are_exact(joins, family, measure, isa):
     fastcos.set_config(isa=isa)
     for n_threads, k in ((1, 3), (3, 20)):
         check(X, k, measure, n_threads=n_threads)
-    # In some of the other families, many rows are equal, or the norms differ too much. For such
-    # rows, no self-join runs.
+    # The kernel for self-joins must run for the first family. In some of the other families, many
+    # rows are equal, or the norms of the rows differ too much. Such rows are searched without this
+    # kernel.
     assert joins or family is not FAMILIES[0]
 
 
@@ -145,8 +146,7 @@ def test_rows_whose_projection_helps_only_for_a_smaller_k(joins, monkeypatch, is
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_too_high_estimates_are_repaired(joins, isa):
     # A sample of the panels yields an estimate of each row's threshold. For some of these rows, the
-    # sample happens to contain more than its share of the row's neighbours, so the estimate is too
-    # high.
+    # sample happens to contain too many of the row's neighbours, so the estimate is too high.
     rng = np.random.default_rng(2)
     X = rng.standard_normal((2000, 16)).astype(np.float32)
     X[::97] = X[0] + 0.01 * rng.standard_normal((len(X[::97]), 16))

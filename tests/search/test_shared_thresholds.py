@@ -25,7 +25,10 @@ DIVIDED = {
 
 @pytest.fixture
 def grids(monkeypatch):
-    """Let searches divide the rows among threads; yield a list of the grids of all their passes."""
+    """Make searches divide the rows among threads, for any number of queries.
+
+    Yield a list to which each pass of a search adds its grid.
+    """
     results, run = [], parallel.run
 
     def noted(kernel, blocks, *arguments, **options):
@@ -60,18 +63,21 @@ def test_neighbors_are_exact_for_any_number_of_threads(grids, family, measure):
 
 
 def delay(thresholds, random):
-    """Reset some thresholds, as if the values that tasks wrote were late or lost."""
+    """Reset some thresholds, as if tasks had written their values late or never."""
     thresholds[random.integers(len(thresholds), size=len(thresholds) // 2)] = -3e38
 
 
 def tear(thresholds, random):
-    """Mix the bytes of two thresholds, as if only one half of a value had been stored."""
+    """Replace halves of some thresholds by halves of other thresholds.
+
+    A task would read such values if only one half of a value had been stored.
+    """
     halves = thresholds.view(np.uint16)
     halves[random.integers(len(halves), size=4)] = halves[random.integers(len(halves), size=4)]
 
 
 def damage(thresholds, random):
-    """Write numbers that are not valid thresholds."""
+    """Overwrite some thresholds with numbers that are not valid thresholds."""
     places = random.integers(len(thresholds), size=4)
     wrong = np.array([np.nan, np.inf, 3e38, 1e3, 0.9, -np.inf, 1e-38], np.float32)
     thresholds[places] = random.choice(wrong, 4)
@@ -106,8 +112,8 @@ def test_neighbors_are_exact_where_updates_are_disturbed(monkeypatch, disturb, m
             while not ended.is_set():
                 disturb(thresholds, random)
 
-        # Tasks read the thresholds that others write. The test disturbs the thresholds before the
-        # tasks start, and while they run.
+        # Each task reads the thresholds that other tasks write. The test disturbs these thresholds
+        # before the tasks start, and while the tasks run.
         if grid.n_ranges > 1:
             disturb(thresholds, random)
         writer = threading.Thread(target=write)

@@ -140,7 +140,7 @@ def test_a_row_may_find_itself(kind):
 def test_sums_of_whole_numbers_beyond_int32_are_exact():
     X = np.array([[2**14, 0, 2**14], [2**14, 1, 2**14], [2**14, 0, 2**14 - 1.0]])
     # The largest sum is 2^29 in the first search, which fits int32, and 2^45 in the second search.
-    # The rows of the two searches differ by a power of two.
+    # The rows of the second search are the rows of the first search times 2^8.
     narrow = top_k(sp.csr_array(X), k=2, measure="dot")
     wide = top_k(sp.csr_array(X * 2**8), k=2, measure="dot")
     assert_same_bits(narrow.indices, wide.indices)

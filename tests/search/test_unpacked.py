@@ -1,4 +1,4 @@
-"""Searches of rows that are not packed agree with the float64 scores of every pair."""
+"""If rows are not packed, a search returns the same results as float64 scores of all pairs."""
 
 import numpy as np
 import pytest

@@ -153,7 +153,7 @@ def parameters(name, P, B):
 
 
 def sides(name, P, B):
-    """Return the queries and the searched rows of a measure, for a model."""
+    """Return the queries and the rows that a measure compares for the model (P, B)."""
     if name == "weight_cosine":
         return (np.hstack([P[:N_ITEMS], B]),) * 2
     if name == "project_back_users":
@@ -162,7 +162,11 @@ def sides(name, P, B):
 
 
 def scores(name, P, B):
-    """Return all scores of the measure for a model, by plain NumPy from the encoded rows."""
+    """Return all scores of a measure for the model (P, B).
+
+    Plain NumPy computes the scores from the encoded rows. If the measure has an upper bound, the
+    measure itself computes the exact scores of all pairs.
+    """
     queries, items = sides(name, P, B)
     fitted = get_measure(name, **parameters(name, P, B)).fit(items)
     if isinstance(fitted, UpperBounded):
@@ -200,7 +204,7 @@ def truth_of(name, P, B):
 
 
 def off_diagonal(name, S):
-    """Return the scores; leave out the diagonal if both sides of the measure are the same rows."""
+    """Return the scores, without the diagonal if the queries are also the searched rows."""
     return S if name in {"user_item_dot", "user_item_cosine"} else oracles.others(S)
 
 
@@ -221,7 +225,7 @@ def uneven_rows(n, d, seed=0):
 
 
 def transformed(cell, P, B, seed):
-    """Return the model after one of the changes that the declared invariances refer to."""
+    """Return the changed model; `cell` names the change, like a field of `Invariances`."""
     random = np.random.default_rng(seed)
     if cell == "s":
         return P, 3.7 * B

@@ -150,7 +150,7 @@ def test_unbounded_range_holds_and_is_approached():
 
 
 def two_position_cosines(x, y):
-    """Return cosines for weights that are almost 0 except at one or two positions.
+    """Return cosines for weights of which all except for one or two are almost 0.
 
     The remaining weights are 1e-14.
     """

@@ -1,9 +1,9 @@
 """Every entry point accepts every measure by its name.
 
 The entry points are top_k, blocks of scores, the index and its files, `compare` (with labels, with
-held-out interactions, with given rows), and the commands `neighbors` and `compare`. The tests pass
-the parameters that a measure requires. If parameters are missing, an error names them, and says how
-to pass them.
+held-out interactions, with given rows), and the commands `neighbors` and `compare`. The tests give
+each measure the parameters that it requires. If parameters are missing, an error names them, and
+says how to pass them.
 """
 
 import csv
@@ -118,7 +118,11 @@ def test_scorer_name_error_points_to_rerank(name):
 
 
 def of_a_model(name):
-    """Return the measure as `compare` takes it for interactions; only two need parameters."""
+    """Return a measure in the form that `compare` accepts for interactions.
+
+    Two measures need parameters, so they are returned as objects. For all other measures, the name
+    is enough.
+    """
     if name == "soft_cosine":
         return get_measure(name, matrix=np.eye(4) + 0.5)
     if name == "learned_diagonal":

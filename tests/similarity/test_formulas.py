@@ -64,7 +64,10 @@ def assert_best(result, truth, k):
 
 
 def threshold_between(truth, share):
-    """Return a score in the middle of the widest gap near a quantile of the scores."""
+    """Return the middle of a gap between two neighbouring scores.
+
+    The gap is the widest one near the quantile `share` of all scores.
+    """
     ascending = np.unique(truth[np.isfinite(truth)])
     at = int(share * len(ascending))
     gaps = np.diff(ascending[at : at + 20])

@@ -1,4 +1,4 @@
-"""Measures with reduced hubness: their neighbours, degenerate rows, and exactness."""
+"""Measures that reduce hubness have the neighbours of their formulas, even for degenerate rows."""
 
 import numpy as np
 import pytest

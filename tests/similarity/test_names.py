@@ -116,7 +116,7 @@ def test_names_page_refers_to_public_objects(name):
 def _member(owner, name):
     if hasattr(owner, name):
         return getattr(owner, name)
-    # A field of a data class without a default value exists only as an annotation.
+    # If a field of a data class has no default value, the field exists only as an annotation.
     assert name in owner.__annotations__, f"{owner} has no {name}"
     return owner.__annotations__[name]
 

@@ -52,7 +52,7 @@ def nearly_equal():
 
 
 def of_one_direction():
-    """Return rows of several norms in one direction and in the opposite direction."""
+    """Return rows of different norms that all have the same or the opposite direction."""
     return np.outer(np.linspace(-20, 40, N), gaussian()[0])
 
 
@@ -86,8 +86,8 @@ def ranked_scores(measure, rows):
 
 def assert_never_exceeded(measure, rows, upper_bound):
     raw, exact = ranked_scores(measure, rows)
-    # For each raw score r, this is the highest exact score of any item with a raw score of at most
-    # r.
+    # Consider the items whose raw score is at most raw[i, j]. The highest exact score of these
+    # items is best[i, j].
     best = np.maximum.accumulate(exact[:, ::-1], axis=1)[:, ::-1]
     before = np.full(len(rows), np.inf)
     for j in range(raw.shape[1]):
@@ -120,7 +120,10 @@ def test_norm_angle_upper_bound_holds_for_any_weight(shape, weight):
 
 
 def permutations_of_one_row():
-    """Return permutations of one row, for which recos equals its bound except for the slack."""
+    """Return permutations of one row.
+
+    For these rows, recos equals its upper bound except for the slack of the bound.
+    """
     random = np.random.default_rng(1)
     return np.array([random.permutation(np.arange(1.0, D + 1)) for _ in range(N)])
 

@@ -1,4 +1,4 @@
-"""Names, parameters and custom measures: which are found, and which are refused."""
+"""Tests of which names, parameters and custom measures the registry accepts or refuses."""
 
 import csv
 import inspect

@@ -23,7 +23,7 @@ from fastcos.storage.locks import LockedError, lock_directory
 
 posix = pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 ROWS = np.random.default_rng(0).standard_normal((3_000, 16)).astype(np.float32)
-# Other processes run this code; it holds the lock of a directory until standard input ends.
+# Other processes run this code, which holds the lock of a directory until standard input ends.
 HOLD = (
     "import pathlib, sys; from fastcos.storage.locks import lock_directory\n"
     "with lock_directory(pathlib.Path(sys.argv[1])):\n"
@@ -181,7 +181,10 @@ def test_a_brief_lock_is_held_by_one_and_outlives_no_killed_one(tmp_path):
 
 
 def delayed_by_another(tmp_path, expected):
-    """Return a function that writes a file. Before its first write, another process saves."""
+    """Return a function that writes a file.
+
+    Before the function writes for the first time, another process saves to the same directory.
+    """
     replace_file, calls = storage.directory.replace_file, []
     code = (
         "import sys, numpy as np; from fastcos import storage\n"
@@ -210,7 +213,7 @@ def save_first(targets, number, barrier, results):
 
 
 def importing_once():
-    """Return a context whose processes are forks of a process that has imported this module."""
+    """Return a context whose new processes are forks that have already imported this module."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context

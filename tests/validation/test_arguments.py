@@ -1,4 +1,7 @@
-"""Argument checks return valid values in one form, and refuse others by name and rule."""
+"""Argument checks return valid values in one form, and refuse all other values.
+
+The message of a refusal names the argument and the rule.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""FAISS with Intel's MKL instead of its OpenBLAS.
+"""FAISS with Intel's MKL, instead of the OpenBLAS that the wheel of FAISS contains.
 
 The wheel of faiss-cpu contains OpenBLAS, and conda's faiss-cpu uses MKL. This file uses the wheel,
 together with a copy of MKL that pip has installed. MKL is loaded first and OpenBLAS second, so that

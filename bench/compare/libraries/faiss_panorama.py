@@ -1,4 +1,7 @@
-"""FAISS Panorama: an exact scan that may stop reading an item after each eighth of its columns."""
+"""FAISS Panorama: an exact scan that reads the columns of an item in eighths.
+
+After each eighth, the scan may decide not to read the remaining columns of the item.
+"""
 
 import faiss
 

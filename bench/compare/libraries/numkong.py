@@ -1,4 +1,4 @@
-"""NumKong: its packed product multiplies unit rows, then NumPy's argpartition selects the best."""
+"""NumKong multiplies packed unit rows; then NumPy's argpartition selects the nearest items."""
 
 import numkong
 import numpy as np

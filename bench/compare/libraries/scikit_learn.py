@@ -26,7 +26,7 @@ def self_join(rows, k):
 
 
 def svd(X, k, tolerance):
-    """Use the parameters that were fastest in a scan, among those that reach a residual of 0.01."""
+    """Use parameters from a scan: the fastest parameters that reach a residual of 0.01."""
 
     def call():
         return randomized_svd(X, k, n_iter=6, n_oversamples=64, random_state=0, flip_sign=False)

@@ -32,9 +32,10 @@ def gram(X, A):
 def svd(X, k, tolerance):
     """Call ARPACK with a tolerance that is ten times as large as the tolerance of the task.
 
-    The tolerance of ARPACK limits a residual that is defined differently from the residual of the
-    task. We tried several tolerances on the tasks with 400,000 and 800,000 non-zeros. Among those
-    that kept the residual of the task at or below 0.01, ARPACK was fastest with a tolerance of 0.1.
+    The tolerance of ARPACK and the tolerance of the task limit residuals with different
+    definitions. We tried several tolerances of ARPACK on the tasks with 400,000 and 800,000
+    non-zeros. Of the tolerances that kept the residual of the task at or below 0.01, a tolerance of
+    0.1 made ARPACK fastest.
     """
 
     def call():

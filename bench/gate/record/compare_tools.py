@@ -6,18 +6,18 @@ the verdicts of one tool on four benchmarks. Without --minutes the command print
 file.
 
 The script needs an environment with benchgate, pytest-benchmark, benchmatrix, pytest-codspeed, asv and
-virtualenv. For all tools, the limit is a slowdown of 10 %. Other settings differ from the defaults of a
-tool only where this shortens its run:
+virtualenv. For all tools, the limit is a slowdown of 10 %. Apart from this limit, a setting differs from
+the default of a tool only if the change shortens the run of the tool:
 
 - pytest-benchmark: ``--benchmark-compare-fail=median:10%``, one process per commit;
 - asv: ``asv continuous --factor 1.1``, 2 rounds, 5 to 10 samples per round;
 - benchmatrix: ``collect-paired`` with its default number of pairs and 0.1 s per benchmark, then
   ``compare --paired --threshold 10%``. With ``--fail-on-regression``, a run also fails if a benchmark is
   "inconclusive";
-- pytest-codspeed: only its wall-time instrument, with 1 s per benchmark after 0.2 s of warm-up, in one
-  process per commit. Only CodSpeed's service can compare two such results, and this service is not
-  available here. The script therefore compares the medians itself. It uses the default threshold of the
-  service, 10 %.
+- pytest-codspeed: only its wall-time instrument is used. It measures each benchmark for 1 s after 0.2 s of
+  warm-up, in one process per commit. Only CodSpeed's service can compare two such results, and this service
+  is not available here. The script therefore compares the medians itself. It uses the default threshold of
+  the service, 10 %.
 """
 
 import argparse
@@ -187,7 +187,8 @@ def table(lines):
                 fails = sum(line["fails"] for line in comparisons)
                 cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
             # A run may take longer if there is a slow-down, because some tools then measure again. The table
-            # therefore lists two times: without a slow-down, and with the largest slow-down.
+            # therefore lists two durations: the time of a run without a slow-down, and the time of a run with
+            # the largest slow-down.
             if arm in (0, max(ARMS)):
                 seconds = [line["seconds"] for line in comparisons]
                 cells.append(f"{statistics.median(seconds):.0f}" if seconds else "")

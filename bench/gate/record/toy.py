@@ -1,7 +1,8 @@
 """A toy project of twelve benchmarks, whose second commit is slower by a known share.
 
 ``python toy.py FOLDER 0.15`` creates the project. In the first commit, a benchmark repeats one operation 20
-times. In the second commit, it repeats the operation 23 times, which takes exactly 15 % more time.
+times. In the second commit, it repeats the operation 23 times, so it takes exactly 15 % more time than in
+the first commit.
 """
 
 import json

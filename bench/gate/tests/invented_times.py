@@ -6,7 +6,7 @@ from benchgate import Failure, Measurement
 
 
 def sides(base, head):
-    """Return a function that invents a pair; compare_pairs calls this function instead of measuring a pair.
+    """Return a function that compare_pairs calls to measure a pair; the function returns invented times.
 
     ``base`` and ``head`` are functions that take a list of names of benchmarks. Each of them returns a dict
     from names to seconds or failures.
@@ -29,12 +29,12 @@ def sides(base, head):
 
 
 def constant(**results):
-    """Return an invented side of a comparison, whose benchmarks take the same time in every call."""
+    """Return a function that stands for one commit; it reports the same invented times in every call."""
     return lambda names: results
 
 
 def noisy(means, seed, scale=0.02):
-    """Return an invented side of a comparison, whose times scatter log-normally around ``means``.
+    """Return a function that stands for one commit; its invented times scatter log-normally around ``means``.
 
     The attribute ``requests`` of the returned function lists the names that each call asked for.
     """

@@ -1,4 +1,7 @@
-"""Tests of the shell script in action.yml. A fake Python takes the place of benchgate."""
+"""Tests of the shell script in action.yml.
+
+The script calls a stand-in for Python, which records its arguments instead of running benchgate.
+"""
 
 import os
 import shutil
@@ -11,8 +14,8 @@ import pytest
 import toy_project
 
 GATE = Path(__file__).parents[1]
-# This script replaces `python` on the path. The script makes a fake environment, whose interpreter
-# writes its arguments to a file and exits with STATUS.
+# This script replaces `python` on the path. The script makes a fake environment. When the interpreter of this
+# environment is called, it writes the arguments of the call to a file and exits with STATUS.
 FAKE_PYTHON = """#!/bin/sh
 case "$1" in
   -c) echo /project/python;;

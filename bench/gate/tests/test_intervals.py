@@ -1,4 +1,4 @@
-"""Tests of ratios and their intervals, computed from times whose true ratio is known."""
+"""Tests of ratios and of their intervals. The true ratio of the times in these tests is known."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,7 @@
 """Tests of the folder ``record``.
 
-The files in the folder must yield the numbers in its README, and its toy project must work.
+The numbers in the README of the folder must follow from the recorded files, and the toy project of the
+folder must work.
 """
 
 import json

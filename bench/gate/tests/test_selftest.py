@@ -1,4 +1,7 @@
-"""Tests of the self-test: on records with known scatter, it counts false alarms and caught slow-downs."""
+"""Tests of the self-test, which counts false alarms and finds the smallest slow-down that is caught.
+
+The scatter of the records in these tests is known.
+"""
 
 import numpy as np
 import pytest
@@ -41,8 +44,8 @@ def test_report_of_nothing_has_no_comparisons():
 def test_record_passes_through_the_comparison_block_by_block():
     equal = normal(45, 0.01)
     assert selftest.comparisons(equal) == [False] * 4
-    # A comparison that reports a slow-down has measured two series of ten pairs, so it uses 20 pairs. The 45
-    # pairs are therefore enough for two comparisons.
+    # A comparison that reports a slow-down has measured two series of ten pairs each, which are 20 pairs. The
+    # 45 pairs are therefore enough for two comparisons.
     assert selftest.comparisons(equal, slowdown=0.3) == [True] * 2
 
 

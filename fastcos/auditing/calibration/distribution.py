@@ -95,7 +95,7 @@ class PairDistribution(Record):
         # The factor 1 + 1e-9 compensates for the rounding error of the product fpr * n_pairs.
         max_pairs = fpr * self.n_pairs * (1 + 1e-9)
         # The last bin includes its upper edge, so a score may equal the last edge. The scores of a
-        # search are float32. The smallest threshold that no score reaches is therefore the next
+        # search are float32. A threshold above all scores must therefore be at least the next
         # float32 above the last edge.
         with np.errstate(over="ignore"):
             next_float = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
@@ -125,9 +125,10 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray, float64
-            One probability for each score. Every probability is at least ``smallest_fpr``. If at
-            least 100 pairs are above the lower edge of the bin of a score, the probability is the
-            share of these pairs; otherwise the tail model determines the probability.
+            One probability for each score. Every probability is at least ``smallest_fpr``. Consider
+            the pairs above the lower edge of the bin that contains the score. If there are at least
+            100 such pairs, the probability is their share of all pairs; otherwise the tail model
+            determines the probability.
         """
         values = as_scores(scores)
         above = self.pairs_above
@@ -150,7 +151,7 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """Return how many random pairs a search is expected to find above each score.
+        """Return how many random pairs are expected to reach each score in one search.
 
         For a search of n_items items by n_queries queries, the expected number of random pairs that
         reach a score is n_queries x n_items x p_value(score). In sequence search, the expected

@@ -115,8 +115,9 @@ def bins_of(pairs: Pairs) -> Bins:
     if not low <= high:
         name = pairs.measure.name
         raise ValueError(f"measure must give finite scores, got only NaN or infinity from {name}")
-    # Below, ``low`` is rounded down to a multiple of the width, which may make one more bin
-    # necessary. The width is therefore computed for N_BINS - 1 bins.
+    # Below, ``low`` is rounded down to a multiple of the width. The first bin then starts at a
+    # lower score, so one more bin may be necessary to reach ``high``. The width is therefore
+    # computed for N_BINS - 1 bins.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)
     width = 2.0 ** math.ceil(math.log2(span / (N_BINS - 1)))
     return Bins(math.floor(low / width) * width, width)
@@ -160,10 +161,10 @@ def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_joi
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
     many of its scores reach the threshold. The result is t² / v. Here, t is the number of pairs
     above the threshold, and v is the variance of t in a bootstrap that draws rows with replacement.
-    The variance v is computed to first order: if c pairs of a row are above the threshold, and the
-    bootstrap draws the row w times, t changes by (w - 1) c. The noise of a single pair enters the
-    variance twice, once for each of its rows. Intervals that are computed from the result are
-    therefore too wide rather than too narrow.
+    The variance v is computed to first order. Suppose that a row is in c pairs above the threshold.
+    If the bootstrap draws the row w times, t changes by (w - 1) c. The noise of a single pair
+    enters the variance twice, once for each of its rows. Intervals that are computed from the
+    result are therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

@@ -31,8 +31,8 @@ class LabelledCalibration(Record):
     auc : float
         Probability that a relevant pair has a higher score than an irrelevant pair.
     thresholds : ndarray (t,), float64
-        Ascending thresholds, one for each point of the operating curve. A threshold accepts the
-        pairs whose score is at least the threshold.
+        Ascending thresholds, one for each point of the operating curve. A threshold accepts a pair
+        if the score of the pair is not below the threshold.
     false_positive_rate, false_negative_rate : ndarray (t,), float64
         Share of the irrelevant pairs that each threshold accepts, and share of the relevant pairs
         that each threshold does not accept.
@@ -102,7 +102,7 @@ class LabelledCalibration(Record):
     def error_rates(self, threshold: float) -> tuple[float, float]:
         """Return the false-positive and the false-negative rate of a threshold.
 
-        The threshold accepts the pairs whose score is at least the threshold.
+        A threshold accepts a pair if the score of the pair is not below the threshold.
         """
         threshold = validation.as_real("threshold", threshold)
         number = int(np.searchsorted(self.thresholds, threshold))

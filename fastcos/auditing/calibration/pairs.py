@@ -64,8 +64,9 @@ def pairs_near(
     -------
     NearPairs
         The pairs whose scores are nearest to the threshold. Each query contributes at most one pair
-        above the threshold and at most one pair below it. The result contains fewer than ``n_each``
-        pairs above or below the threshold if too few queries have such a pair.
+        above the threshold and at most one pair below it. If too few queries have a pair above the
+        threshold, the result contains fewer than ``n_each`` pairs above the threshold. The same
+        holds for the pairs below the threshold.
 
     Examples
     --------

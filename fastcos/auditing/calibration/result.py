@@ -15,15 +15,16 @@ from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
 # The pairs above a threshold are not independent of each other. A smaller number of independent
-# pairs would contain the same information. The ratio of the two numbers says how many pairs count
-# as one independent pair. A note warns the user if this ratio exceeds _CLUSTERED. Even for
-# independent normal rows, the estimated ratio is 2 on average, because the bootstrap counts the
-# noise of each pair twice.
+# pairs would therefore contain as much information as the pairs above the threshold. The ratio of
+# the two numbers says how many pairs count as one independent pair. A note warns the user if this
+# ratio exceeds _CLUSTERED. Even for independent normal rows, the estimated ratio is 2 on average,
+# because the bootstrap counts the noise of each pair twice.
 _CLUSTERED = 4.0
 # The expected number of pairs above a threshold is the false-positive rate times the number of
-# different pairs. An interval for a rate is computed only if this expected number is at least
-# _MIN_EXPECTED_PAIRS. If fewer pairs were expected, 99 % intervals rarely contained the true rate
-# in experiments with 12 to 100 normal rows.
+# pairs. In a self-join, (a, b) and (b, a) count as one pair here. An interval for a rate is
+# computed only if the expected number is at least _MIN_EXPECTED_PAIRS. In experiments with 12 to
+# 100 normal rows, 99 % intervals rarely contained the true rate if the expected number was below
+# _MIN_EXPECTED_PAIRS.
 _MIN_EXPECTED_PAIRS = 2
 # A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. If
 # the Kolmogorov-Smirnov distance is 0.1, the probabilities that the tail model returns are wrong by
@@ -31,9 +32,9 @@ _MIN_EXPECTED_PAIRS = 2
 _POOR_FIT = 0.1
 # The interval of a false-positive rate depends on how many pairs count as one independent pair.
 # This number is measured at a higher rate: the rate of the interval times _RATE_FACTOR. On a
-# logarithmic scale, this factor is half of the step from one rate in RATES to the next. If the
-# number were measured at the rate of the interval itself, the intervals would be too narrow, as
-# `tests.robustness.calibrated_rates held_out` shows.
+# logarithmic scale, this factor is half of the step from one rate in RATES to the next. Without
+# this factor, the intervals would be too narrow, as `tests.robustness.calibrated_rates held_out`
+# shows.
 _RATE_FACTOR = 10**0.5
 
 
@@ -78,9 +79,9 @@ class Calibration(PairDistribution):
         For each threshold in ``levels`` and each query, the number of scores of the query that
         reach the threshold.
     independent : ndarray (6,), float64
-        For each threshold in ``levels``, the number of independent pairs that would be as
-        informative as the pairs above the threshold. The pairs above a threshold are not
-        independent, because several of them contain the same row.
+        The pairs above a threshold are not independent, because several of them contain the same
+        row. For each threshold in ``levels``, ``independent`` contains the number of independent
+        pairs that would contain as much information as the pairs above the threshold.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
@@ -131,8 +132,8 @@ class Calibration(PairDistribution):
             Coverage of the interval, between 0 and 1.
         held_out : bool
             If ``held_out`` is true, return an interval for the false-positive rate in a new sample
-            with the same number of rows. If ``held_out`` is false, return an interval for the true
-            false-positive rate.
+            with the same number of rows. If ``held_out`` is false, return an interval for the
+            false-positive rate in the population from which the rows were drawn.
 
         Returns
         -------
@@ -163,10 +164,11 @@ class Calibration(PairDistribution):
     def independent_pairs(self, fpr: float) -> float:
         """Return how many independent pairs would be as informative as the pairs above a threshold.
 
-        The result is n / r, where n is the number of pairs above the threshold for the rate
+        The result is n / r. Here, n is the number of pairs above the threshold for the rate
         ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
-        computed at a rate that is about three times as high as ``fpr``. If r were computed at the
-        rate ``fpr`` itself, r would be too small for a sample that happens to contain no hub.
+        computed from the pairs above a lower threshold, whose false-positive rate is about three
+        times as high as ``fpr``. From the pairs above the threshold for ``fpr`` itself, r would be
+        too small if the sample happens to contain no hub.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -178,13 +180,15 @@ class Calibration(PairDistribution):
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Return bounds on the false-positive rate at the threshold ``score`` after a linear map.
+        """Return bounds on the false-positive rate that a threshold has after a linear map.
 
-        The linear maps have a condition number of at most ``condition``. The condition number of a
-        linear map is its largest singular value divided by its smallest. Rescalings D are linear
-        maps, so the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a
-        pair by at most ln(condition). The cosine of a pair can therefore cross ``score`` only if
-        Fisher's z of the cosine and Fisher's z of ``score`` differ by at most ln(condition).
+        The threshold is ``score``. The bounds hold after every linear map of the rows whose
+        condition number is at most ``condition``. The condition number of a linear map is its
+        largest singular value divided by its smallest. Rescalings D are linear maps, so the bounds
+        also hold for rescalings. A map changes Fisher's z of the cosine of a pair by at most
+        ln(condition). A map can therefore move a cosine from one side of ``score`` to the other
+        only if Fisher's z of the cosine and Fisher's z of ``score`` differ by at most
+        ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -197,15 +201,15 @@ class Calibration(PairDistribution):
     def is_reachable(self, fpr: float) -> bool:
         """Return whether any score reaches the threshold for a false-positive rate.
 
-        The result is False if the share of the pairs that have the largest score exceeds the rate,
-        for example because the rows contain many duplicates.
+        The result is False if so many pairs have the largest score that their share of all pairs
+        exceeds the rate. For example, the rows may contain many duplicates.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
 
     @property
     def verdict(self) -> str:
-        """Sentences about the threshold for the rate ``fpr``, and how far rescalings move it."""
+        """Sentences about the threshold for the rate ``fpr``, and its change under rescalings."""
         if self.rescaling is None or not self.is_reachable(self.fpr):
             return self._of_one_rate()
         return f"{self._of_one_rate()} {self.rescaling.verdict}"

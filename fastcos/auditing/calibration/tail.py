@@ -26,7 +26,7 @@ _FITTED = 5000
 class Tail(Record):
     """Generalised Pareto distribution of the scores above a start value.
 
-    According to the model, the share of all pairs with a score of at least ``start`` + x is
+    The model predicts which share of all pairs has a score of at least ``start`` + x. This share is
     ``share`` (1 + ``shape`` x / ``scale``)^(-1 / ``shape``).
 
     Attributes
@@ -53,7 +53,7 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return, for each score, the share of pairs that reach the score according to the model.
+        """Return, for each score, the share of pairs that the model expects to reach the score.
 
         The scores must be at least ``start``.
         """

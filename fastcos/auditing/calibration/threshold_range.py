@@ -13,8 +13,8 @@ from fastcos.validation import Floats
 
 # Default number of sampled rows, which form about 500,000 pairs.
 SAMPLE = 1000
-# To choose the direction of a step towards a vertex, the search uses only this number of pairs,
-# whose cosines are nearest to the threshold.
+# To choose the direction of a step towards a vertex, the search uses only some of the pairs: the
+# _NEAR pairs whose cosines are nearest to the threshold.
 _NEAR = 200
 # Largest number of steps towards a vertex of the box that contains all allowed rescalings D. Steps
 # after the third rarely move the threshold further, according to `tests.robustness.calibrated_rates
@@ -42,16 +42,17 @@ class ThresholdRange(Record):
     n_rows : int
         Number of rows that the search used. The thresholds refer to all pairs of these rows.
     given : float
-        The threshold without a rescaling, for the pairs of the ``n_rows`` rows.
+        The threshold before any rescaling, computed from the pairs of the ``n_rows`` rows.
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
-        Bounds on the threshold. The bounds hold after every linear map with a condition number of
-        at most ``condition``, and therefore also after every such rescaling D.
+        Bounds on the threshold. The bounds hold after every linear map whose condition number is at
+        most ``condition``. A rescaling D is a linear map, so the bounds also hold after every
+        rescaling D within this limit.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of two rescalings D. For the rows ``rows / low_rescaling``, the threshold is
-        ``low``. For the rows ``rows / high_rescaling``, the threshold is ``high``. The entries of
-        the diagonals lie between 1 / condition and 1.
+        Diagonals of two rescalings D. The rescaled rows ``rows / low_rescaling`` have the threshold
+        ``low``, and the rescaled rows ``rows / high_rescaling`` have the threshold ``high``. The
+        entries of the diagonals lie between 1 / condition and 1.
     """
 
     fpr: float
@@ -123,20 +124,20 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """Search for the lowest and the highest threshold for a false-positive rate under rescalings D.
+    """Search, over rescalings D, for the lowest and the highest threshold of a false-positive rate.
 
     The threshold for the rate ``fpr`` is a cosine; a share ``fpr`` of all pairs has this cosine or
     a higher one. Among all rescalings D with a condition number of at most ``condition``, the
     function searches for the one with the lowest threshold and for the one with the highest
-    threshold. The true range is at least as wide as the range that the search finds. The function
-    also returns bounds on the threshold. These bounds hold for every linear map with a condition
-    number of at most ``condition``.
+    threshold. The search may miss the true extremes, so the true range of the threshold may be
+    wider than the range that the search finds. The function also returns bounds on the threshold.
+    These bounds hold for every linear map with a condition number of at most ``condition``.
 
     The search space is a box, which contains the logarithms of the diagonal entries of all allowed
     D. The search first makes steps towards vertices of the box, and then uses Powell's method. To
-    choose the vertex for a step, the search uses the derivatives of the cosines that are near the
-    threshold. If the items have at most 3 columns, the algorithm DIRECT searches the whole box
-    before these steps.
+    choose the vertex for a step, the search computes derivatives of cosines, but only for those
+    pairs whose cosine is near the threshold. If the items have at most 3 columns, the algorithm
+    DIRECT searches the whole box before these steps.
 
     Parameters
     ----------
@@ -204,8 +205,8 @@ def threshold_range(
             if len(point) <= _FEW_COLUMNS:
                 # Multiplying all entries of D by one number changes no cosine, so the smallest
                 # weight can be fixed at 1. The column with the smallest weight is not known. The
-                # code therefore fixes the weight of one column after another at 1, and searches
-                # over the weights of the other columns.
+                # code therefore tries every column in turn: it fixes the weight of this column at 1
+                # and searches over the weights of the other columns.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:

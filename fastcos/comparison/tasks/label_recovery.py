@@ -1,11 +1,11 @@
 """The task of recovering labels: whether the items near a labelled item have the same label.
 
 Labels can be recovered in two ways. Labels are recovered globally if pairs of items with the same
-label score higher than pairs of items with different labels (AUC). Labels are recovered locally if
-the nearest neighbours of an item have the same label as the item (precision@10). If the items with
-one label form several groups, labels may be recovered locally but not globally. As in
-``fastcos.audit``, local and global recovery are tested by permutations of the labels, and all
-labels have the same weight. A third test shows whether any single label is recovered.
+label score higher than other pairs of items (AUC). Labels are recovered locally if the nearest
+neighbours of an item have the same label as the item (precision@10). If the items with one label
+form several groups, labels may be recovered locally but not globally. Permutations of the labels
+test local and global recovery, and all labels have the same weight, as in ``fastcos.audit``. A
+third test shows whether any single label is recovered.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class LabelScores(NamedTuple):
       with another label, plus half of the probability of equal scores.
     - `precision`: the share of the ten nearest items that have the label of the query. If several
       items tie for the last of the ten places, each of them counts as a fraction of an item.
-    - `accuracy`: 1 if the commonest label of the ten nearest items is the label of the query, else
+    - `accuracy`: 1 if the query has the label that is commonest among the ten nearest items, else
       0.
     - `ranking`: the neighbours and ranks for the permutation tests. Each neighbour is stored as a
       position in the pool.
@@ -162,8 +162,9 @@ class LabelTask:
 
         Row i of `scores` contains the scores of one query. The score of the query with itself is in
         column ``positions[i]``. This score is overwritten, so that the query is not its own
-        neighbour. Several columns may have the k-th highest score. If they outnumber the remaining
-        places among the k columns, each of them counts as the same fraction of a column.
+        neighbour. Several columns may have the k-th highest score. If there are more of these tied
+        columns than places left among the k columns, each tied column counts as a fraction of a
+        column. This fraction is the number of places left, divided by the number of tied columns.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
@@ -193,8 +194,8 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the outcomes of the tests for local and for global recovery of the labels.
 
-    A significant test of a single label is reported only if neither of these two tests is
-    significant; its outcome then comes first in the list.
+    If neither of these two tests is significant, but a test of a single label is, the list begins
+    with the outcome of the test of the single label.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT

@@ -15,7 +15,7 @@ MAX_ENTRIES = 2**15
 
 
 def tie_groups(values: Floats) -> Integers:
-    """Return the tie group of each value: its rank among the distinct values, counted from 0."""
+    """Return the tie group of each value: the value's index among the sorted distinct values."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 

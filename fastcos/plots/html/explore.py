@@ -1,4 +1,4 @@
-"""Pages on which a reader can rescale the paper's model, or item embeddings.
+"""Pages on which a reader can apply rescalings to the paper's model, or to item embeddings.
 
 The script of both pages, explore.js, computes every cosine and score from the factors.
 """
@@ -226,8 +226,8 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
     """Return the data for one λ.
 
     The data are ln S and ln Σ of Eq. 1, and the weights of Eq. 2. For each rank, the data also
-    contain the exponents of the rescaling D that makes the model of Eq. 1 as similar as possible to
-    the solution of Eq. 2.
+    contain the two exponents of one rescaling D. This D makes the model of Eq. 1 as similar as
+    possible to the solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
@@ -242,10 +242,9 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
     """Return the exponents a and b of the rescaling that is nearest to the solution of Eq. 2.
 
-    The fit chooses a and b so that the scales of the columns of V S^(1/2 - a) Σ^-b are similar to
-    the scales of the columns of V diag(weights), up to a common factor. The fit minimises the sum
-    of the squared differences between the logarithms of these scales. Both exponents lie between -1
-    and 1.
+    The fit compares the scales of the columns of V S^(1/2 - a) Σ^-b with the scales of the columns
+    of V diag(weights), and ignores a common factor of all scales. The fit minimises the sum of the
+    squared differences between the logarithms of these scales. Both exponents lie between -1 and 1.
     """
     from scipy.optimize import lsq_linear  # Importing it takes 0.3 s, so it is deferred.
 
@@ -258,7 +257,7 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
-    """Return a matrix L for which L L' is the covariance of the rows of X V, the n users.
+    """Return a matrix L for which L L' is the covariance of the n users, the rows of X V.
 
     `sigma` contains the singular values of X, and `mean` is the mean of the rows of X V.
     """
@@ -444,7 +443,7 @@ def _max_items(d: int, users: bool) -> int:
 
 
 def _map_stride(n: int, width: int) -> tuple[int, str]:
-    """Return the stride between the items that the heat map shows, and the caption of the map."""
+    """Return s if the heat map shows every s-th item, and return the caption of the heat map."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
     sample = "" if stride == 1 else f" (one item in {stride} is shown)"
     return stride, f"Cosines of all pairs of items{sample}"

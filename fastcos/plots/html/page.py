@@ -104,7 +104,7 @@ def _typeset(text: str) -> Markup:
 
 
 def _lines(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """Return one line of text each for the parameters, the versions and the machine."""
+    """Return up to three lines of text: the parameters, the versions and the machine."""
     parts = ("parameters", "versions", "machine")
     lines = {
         part: "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))

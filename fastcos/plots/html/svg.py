@@ -61,8 +61,8 @@ def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Ma
         ax.set_facecolor("none")
         FigureCanvasSVG(drawing).print_svg(drawing_file)  # savefig would draw the figure twice.
     svg = drawing_file.getvalue()
-    # Only the drawing is kept, without the style sheet, the comments and the name spaces of an SVG
-    # file.
+    # Only the drawing is kept. The metadata, the style sheet, the comments, and the <svg> tag with
+    # its name spaces are removed.
     svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"\s+", " ", re.sub(r'<g id="[^"]*"', "<g", svg))

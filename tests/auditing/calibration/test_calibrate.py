@@ -179,8 +179,8 @@ def test_rate_interval_holds_in_new_samples():
         calibration = calibrate(first)
         low, high = calibration.rate_interval(0.02, confidence=0.9, held_out=True)
         inside += low <= (cosines(second) >= calibration.threshold(0.02)).mean() <= high
-    # At least 54 of the 60 intervals are expected to contain the rate. With random seeds, fewer
-    # than 46 intervals would contain the rate in only one of a thousand tests.
+    # At least 54 of the 60 intervals are expected to contain the rate. With random seeds, one test
+    # in a thousand would count fewer than 46 intervals that contain the rate.
     assert inside >= 46
 
 
@@ -213,8 +213,8 @@ def test_false_discovery_rate_equals_a_loop_over_all_pairs(rows):
         expected[order[rank - 1]] = least
     adjusted = calibration.false_discovery_rate(everything, n_items=300)
     np.testing.assert_allclose(adjusted.ravel(), expected, rtol=1e-12)
-    # If only the best 20 scores of each list are passed, an estimate may be higher than the
-    # estimate from all scores, but never lower.
+    # Passing only the best 20 scores of each list, instead of all scores, may raise an estimate,
+    # but never lowers it.
     few = calibration.false_discovery_rate(everything[:, :20], n_items=300)
     assert (few >= adjusted[:, :20] * (1 - 1e-12)).all()
 

@@ -1,4 +1,8 @@
-"""Error rates of labelled pairs equal counts, and probabilities agree with their definitions."""
+"""Tests of the error rates and probabilities of labelled pairs.
+
+The error rates must equal the shares of wrong pairs that a test counts. The probabilities must
+agree with their definitions.
+"""
 
 import numpy as np
 import pytest
@@ -38,7 +42,7 @@ def test_probabilities_ascend_and_average_to_the_share(method):
     assert p.min() >= 0
     assert p.max() <= 1
     # The mean of the estimated probabilities equals the mean of the labels. With Platt's method,
-    # they are equal only approximately.
+    # these two means are equal only approximately.
     assert calibration.probability(scores).mean() == pytest.approx(relevant.mean(), abs=0.01)
     assert calibration.probability([[-np.inf]]).tolist() == [[0.0]]
 

@@ -1,6 +1,7 @@
 """Tests of the range of a threshold over rescalings.
 
-The range is compared with an enumeration, with random D, and with the bound.
+The tests compare the range with an enumeration of rescalings D, with random rescalings, and with
+the bound.
 """
 
 import numpy as np
@@ -34,8 +35,8 @@ def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     bounds = threshold_range(rows, 0.2, condition=2.0)
     seen = [threshold_of(rows / D, 0.2) for D in every_diagonal(2.0, d, steps)]
     # The rescalings with the most extreme thresholds may lie between the points of the grid, up to
-    # about one step from the nearest point. The search must find thresholds that are at least as
-    # extreme as all thresholds on the grid, but only slightly more extreme.
+    # about one step from the nearest point. The range that the search finds must therefore contain
+    # the thresholds of all rescalings on the grid, but may be only slightly wider.
     assert bounds.low == pytest.approx(min(seen), abs=0.02)
     assert bounds.high == pytest.approx(max(seen), abs=0.02)
     assert bounds.low <= min(seen) + 1e-3

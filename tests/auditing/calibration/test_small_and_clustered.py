@@ -1,4 +1,7 @@
-"""For few or clustered rows, the intervals are valid, or `calibrate` adds a note or refuses."""
+"""If rows are few or clustered, a confidence interval is valid, or a note warns about it.
+
+If a rate is too low for an interval, `rate_interval` refuses it, and a note says so.
+"""
 
 import numpy as np
 import pytest

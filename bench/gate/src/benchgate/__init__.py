@@ -6,7 +6,7 @@ The modules, from the bottom up:
 
 - ``serve`` is a pytest plugin that runs in the environment of the project and times one benchmark at a
   time on request;
-- ``processes`` starts one such process per commit and lets them take turns at every benchmark;
+- ``processes`` starts one such process per commit; the two processes take turns at every benchmark;
 - ``intervals`` estimates the ratio of two times, with a confidence interval;
 - ``compare`` measures until every benchmark has a verdict;
 - ``summary`` renders the verdict as Markdown and JSON;

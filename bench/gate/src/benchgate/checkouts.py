@@ -94,7 +94,7 @@ def remove(path):
 
 
 def test_paths(arguments, *checkouts):
-    """Return the arguments of pytest that are paths of files or folders in at least one commit."""
+    """Return those arguments of pytest that name a file or a folder in at least one commit."""
     words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
     paths = [
         word

@@ -5,8 +5,9 @@ then run on both commits, in pairs of fresh processes that take turns at every b
 passed to pytest: paths of tests, -k, options of the project. ``benchgate selftest -- TESTS`` compares a
 commit with itself and reports false alarms and the smallest slow-down that is caught reliably.
 
-By default, benchgate measures the CPU time of one process. This time does not include waiting for locks,
-input, output, sub-processes or GPUs. benchgate reports benchmarks that wait; --wall measures wall time.
+By default, benchgate measures the CPU time of one process. CPU time does not include the time in which
+the process waits for locks, input, output, sub-processes or GPUs. benchgate reports benchmarks that wait;
+--wall measures wall time.
 
 Exit status: 0 passed, 1 a benchmark is slower, lost or crashed, 2 invalid arguments, 3 something could
 not be compared.
@@ -178,7 +179,8 @@ def compared(options):
             run_turns([side], 0)  # compiles code and fills the caches of the system
         except CannotServe as error:
             unusable[role] = str(error)
-    # If base can run its own tests, but head cannot run the tests, the code of head has broken the tests.
+    # If base can run its own tests, but head cannot run the tests of this comparison, the code of head has
+    # broken these tests.
     if "head" in unusable and base_listing is not None:
         return Verdict([], options.tolerance, broken={"all tests": unusable["head"]})
     if unusable:
@@ -226,7 +228,7 @@ def serve(checkout, options):
 
 
 def listed(side):
-    """Return the benchmarks of a side and the errors of its test files, or None if the side cannot start."""
+    """Return the benchmarks and the test-file errors of a commit, or None if its process cannot start."""
     try:
         side.start()
     except CannotServe:
@@ -236,7 +238,7 @@ def listed(side):
 
 
 def with_benchmarks(reason, file, names):
-    """Return the reason why head cannot import a test file, with a list of the benchmarks that are lost."""
+    """Return the reason why the head commit cannot import a test file, with the names of lost benchmarks."""
     lost = [name.partition("::")[2] for name in names if name.partition("::")[0] == file]
     return f"{reason} (lost: {', '.join(lost)})" if lost else reason
 
@@ -254,7 +256,7 @@ def explained(outcome, errors_of_base, errors_of_head):
 
 
 class Progress:
-    """Prints a line after every pair: the measured benchmarks, and the time until the analysis ends."""
+    """Prints, after every pair, the measured benchmarks and the time that is left in the analysis."""
 
     def __init__(self):
         self.started, self.key = time.monotonic(), None
@@ -280,7 +282,7 @@ class Progress:
 
 
 def about_run(options, started):
-    """Return the facts about this run that the summary states."""
+    """Return facts about this run for the summary, such as the date, the clock and the load."""
     load = os.getloadavg()[1] if hasattr(os, "getloadavg") else None
     return {
         "benchgate": __version__,
@@ -303,7 +305,7 @@ def in_words(about):
 
 
 def reason_of(error):
-    """Return the standard error of a command that failed, or the message of another error."""
+    """Return the text that a failed command wrote to stderr; for any other error, return its message."""
     return " ".join(str(getattr(error, "stderr", None) or error).split())
 
 

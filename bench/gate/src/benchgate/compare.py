@@ -1,8 +1,9 @@
 """Measure two commits until every benchmark has a verdict.
 
 One sample is a pair of fresh processes, because the placement of threads and memory differs between
-processes. A benchmark is "slower" if its interval lies above the tolerance in two independent series
-of pairs. The README states the error rates of this procedure.
+processes. A benchmark that seems to be slower is measured again in a second, independent series of
+pairs. The verdict on a benchmark is "slower" if its interval lies above the tolerance in both series.
+The README states the error rates of this procedure.
 """
 
 import fnmatch
@@ -25,9 +26,9 @@ MIN_PAIRS = 10
 # 10, 20, 40 and 80 pairs.
 ANALYSES = 4
 # A benchmark may wait for at most this share of its time, in base and in head. Waiting does not count as CPU
-# time, so a slow-down that consists of waiting would be missed. The limit keeps such a slow-down small: if a
-# benchmark does not wait in base, and waits for 10 % of its time in head, its wall time becomes
-# 1 / (1 - 0.1) = 1.11 times as long.
+# time, so a slow-down that consists of waiting would be missed. The limit keeps such a slow-down small. In
+# the worst case, a benchmark does not wait in base, and waits for 10 % of its time in head. Its wall time is
+# then 1 / (1 - 0.1) = 1.11 times as long in head as in base.
 MAX_WAITING = 0.10
 
 PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted", "undecided"
@@ -54,8 +55,8 @@ class Outcome(NamedTuple):
 class Verdict(NamedTuple):
     """The outcome of a comparison.
 
-    - ``broken``: for each test file that base can import but head cannot, the reason.
-    - ``uncollected``: for each test file that neither commit can import, the reason.
+    - ``broken``: the test files that only base can import, each with the reason why head fails to import it.
+    - ``uncollected``: the test files that neither commit can import, each with the reason.
     - ``removed``: names of benchmarks that the tests of base contain but the tests of head do not.
     - ``failure``: the reason if nothing could be compared, otherwise an empty text.
     """
@@ -73,7 +74,7 @@ class Verdict(NamedTuple):
 
     @property
     def compared(self):
-        """The outcomes of benchmarks that have a ratio."""
+        """The outcomes of those benchmarks for which a ratio was computed."""
         return [outcome for outcome in self.outcomes if outcome.ratio]
 
     @property
@@ -92,15 +93,20 @@ class Series:
     def __init__(self):
         self.done = 0
         self.requested = defaultdict(int)  # for each name, the requested pairs; None stands for all names
-        self.pairs = defaultdict(list)  # for each name, the seconds of base and of head in every pair
-        # For each name and pair, the share of its time that the benchmark spent waiting. The share is a
-        # median over the turns: the median of base or that of head, whichever is larger.
+        # For each name, a list with the seconds of base and the seconds of head in every pair.
+        self.pairs = defaultdict(list)
+        # For each name, a list with one share per pair of processes: the share of its time that the benchmark
+        # spent waiting. For base and for head, the median of this share over the turns is computed. The list
+        # contains the larger of the two medians.
         self.waits = defaultdict(list)
         self.ran = [set(), set()]  # for base, and for head, the names that have been measured
         self.failures = [{}, {}]  # for base, and for head, the first Failure of each name
 
     def add(self, names, base, head):
-        """Add the results of a pair of processes for these benchmarks; an empty list stands for all."""
+        """Add the results of one pair of processes, which measured the benchmarks ``names``.
+
+        If ``names`` is empty, the pair measured all benchmarks.
+        """
         self.done += 1
         for name in names or [None]:
             self.requested[name] += 1
@@ -122,7 +128,7 @@ class Series:
         return set().union(*self.ran, *self.failures)
 
     def obstacle(self, name):
-        """Return the status and the reason if a benchmark cannot have a ratio, otherwise None."""
+        """Return None if a benchmark can have a ratio; otherwise, return its status and the reason."""
         in_base, in_head = (
             failures.get(name) or Failure("ran" if name in ran else "absent", "")
             for failures, ran in zip(self.failures, self.ran, strict=True)
@@ -154,7 +160,7 @@ class Series:
 
 
 def waiting_reason(share):
-    """Return a text that says how long a benchmark waits, as a share of its time, and gives advice."""
+    """Return a text that says for which share of its time a benchmark waits, and that gives advice."""
     return (
         f"waits {share:.0%} of the time, which CPU time does not count: use `--wall`, or "
         '`@pytest.mark.benchgate(clock="wall")`'
@@ -175,23 +181,24 @@ def compare_pairs(
     Parameters
     ----------
     pair : callable(names)
-        Measures the benchmarks with these names, or all (``[]``), in one pair of fresh processes.
-        Returns two dicts, one for base and one for head. Each dict maps the name of a benchmark to a
-        :class:`Measurement` or a :class:`Failure`; see :func:`benchgate.interleaved`.
+        Measures the benchmarks with these names in one pair of fresh processes; an empty list stands
+        for all benchmarks. Returns two dicts, one for base and one for head. Each dict maps the name of a
+        benchmark to a :class:`Measurement` or a :class:`Failure`; see :func:`benchgate.interleaved`.
     pairs : int
         The number of pairs in the first analysis, at least 10.
     tolerance : float
-        The share by which head may be slower: 0.1 is 10 %.
+        The share by which head may be slower than base: 0.1 is 10 %.
     tolerances : mapping, optional
         The names of benchmarks that need a different tolerance, each with its tolerance.
     accepted : sequence of str
-        Patterns, as in a shell, for the names of benchmarks that may be slower or lost.
+        Shell-style patterns. If the name of a benchmark matches one of the patterns, the benchmark may be
+        slower or lost.
     seconds : float
         The time for all pairs. Benchmarks that seem to be slower are measured again in a second series,
         so the first series may use only two thirds of the time. If a benchmark has no verdict when the
         time is over, it is "undecided", or "not compared" if there were too few pairs.
     progress : callable(done, total, names, series), optional
-        Called after every pair, with the names of the measured benchmarks (``[]``: all).
+        Called after every pair. ``names`` lists the measured benchmarks, and is empty if all were measured.
 
     Returns
     -------
@@ -242,8 +249,9 @@ def _rank(outcome):
 
 
 def _measure(names, stop, pair, pairs, limits, progress, number):
-    """Measure benchmarks until each has a verdict, the last analysis is done, or the time is over.
+    """Measure benchmarks until each has a verdict.
 
+    Stop earlier if the last of the four analyses is done, or if the time is over.
     Return the :class:`Series`, and a dict with the ratio of each benchmark that has one.
     """
     series, ratios, measured_names = Series(), {}, names

@@ -9,13 +9,14 @@ from scipy import stats
 CONFIDENCE = 0.99
 # The number of bootstrap samples; 100 of these samples lie beyond each end of a 99 % interval.
 RESAMPLES = 19_999
-# This mean leaves out two fifths of the values: the lowest fifth and the highest fifth. Other work on the
-# machine disturbs some pairs, whose ratios are mostly in the lowest or the highest fifth.
+# This mean leaves out two fifths of the values: the lowest fifth and the highest fifth. Each value is the
+# ratio of one pair. Other work on the machine disturbs some pairs, and the ratios of the disturbed pairs are
+# mostly in the lowest or the highest fifth.
 trimmed_mean = partial(stats.trim_mean, proportiontocut=0.2)
 
 
 class Ratio(NamedTuple):
-    """The time of one benchmark in head divided by its time in base.
+    """The ratio of the times of one benchmark: its time in head, divided by its time in base.
 
     ``base`` and ``head`` are median seconds. ``ratio`` is the trimmed geometric mean of the ratios of
     all pairs and is above 1 if head is slower. ``low`` and ``high`` are the ends of the confidence
@@ -36,7 +37,7 @@ class Ratio(NamedTuple):
 
 
 def log_ratios(pairs):
-    """Return, for each pair, the logarithm of its ratio: the median over the turns of the pair.
+    """Return the log-ratio of each pair, which is the median log-ratio of the turns of the pair.
 
     Each pair holds the seconds of base and the seconds of head, in the order of their turns.
     """

@@ -49,7 +49,7 @@ class Command(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """The measurement of a benchmark in one process: seconds per turn, and the share of waiting per turn."""
+    """The seconds of each turn of a benchmark in one process, and the share of each turn spent waiting."""
 
     seconds: list[float]
     waits: list[float]
@@ -153,14 +153,14 @@ class Server:
 
 
 class Side:
-    """One of the two commits: the process that serves its benchmarks, and what is known about them.
+    """One of the two commits, with the process that serves its benchmarks and facts about the benchmarks.
 
     Attributes
     ----------
     benchmarks : dict
-        The settings of each benchmark by name, as the most recent process listed them.
+        Maps the name of each benchmark to its settings, as the most recent process listed them.
     errors : dict
-        The reason for each test file that could not be imported.
+        Maps each test file that could not be imported to the reason.
     crashed : dict
         The benchmarks and test files that ended a process, each with the reason. They are not run again.
     """
@@ -238,7 +238,7 @@ def interleaved(base, head, turns=TURNS):
 
 
 def run_turns(sides, turns, names=()):
-    """Start a fresh process per side, let them take turns at every benchmark, and return a dict per side.
+    """Measure all sides in turns, with one fresh process per side, and return one dict of results per side.
 
     Other work on the machine disturbs the processes for milliseconds to minutes. The two calls of a turn
     follow each other within moments, so a disturbance affects both of them in the same way, and its effect

@@ -2,8 +2,8 @@
 
 The pairs of processes are recorded once. The recorded ratios of each benchmark are then divided into blocks,
 and :func:`compare_pairs` judges each block as if it came from a pull request. Because the commits are equal,
-a verdict "slower" is a false alarm. To find out which slow-downs are caught, the times of head in these
-blocks are multiplied by a constant.
+a verdict "slower" is a false alarm. The same blocks also show which slow-downs are caught: for this purpose,
+the times of head are multiplied by a constant.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def record(pair, seconds, progress=None):
 
 
 def comparisons(logs, slowdown=0.0, tolerance=0.10):
-    """Make comparisons from recorded log-ratios; return for each one whether its verdict is "slower"."""
+    """Compare recorded log-ratios block by block; return whether the verdict on each block is "slower"."""
     ratios = iter(np.exp(np.asarray(logs) + np.log1p(slowdown)))
     says_slower = []
 
@@ -60,10 +60,10 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
 
 
 def caught_slowdown(logs, tolerance):
-    """Return the smallest of SLOWDOWNS that is caught, or None if none of them is caught."""
+    """Return the smallest of SLOWDOWNS that benchgate catches, or None if it catches none of them."""
     for slowdown in SLOWDOWNS:
-        # If a slow-down equals the tolerance, no number of pairs is enough to distinguish it from a slightly
-        # smaller slow-down.
+        # Only slow-downs above the tolerance are tried. No number of pairs is enough to distinguish a
+        # slow-down that equals the tolerance from an allowed slow-down that is slightly smaller.
         if (
             slowdown > tolerance
             and (verdicts := comparisons(logs, slowdown, tolerance))
@@ -83,8 +83,8 @@ def upper_bound(alarms, total, confidence=0.95):
 def report(record, tolerance, reasons=MappingProxyType({})):
     """Return the false alarms and the caught slow-downs of a record, in total and by benchmark.
 
-    ``record`` contains the log-ratios of each benchmark. ``reasons`` contains, for each benchmark without
-    log-ratios, the reason.
+    ``record`` contains the log-ratios of each benchmark. ``reasons`` contains the reason why a benchmark has
+    no log-ratios.
     """
     rows = []
     for name, logs in record.items():

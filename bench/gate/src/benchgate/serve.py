@@ -13,8 +13,8 @@ Protocol, one line of JSON per message:
    ``{"failed": REASON}``, ``{"skipped": REASON}`` or ``{"waits": SHARE}``. Steps 3 and 4 repeat.
 
 The process exits when its standard input is closed. For every turn, the fixtures of a function are
-created anew. The fixtures of a module are created anew after a benchmark of another module. Expensive
-inputs therefore belong in fixtures of the session.
+created anew. The fixtures of a module are created anew if the previous turn ran a benchmark of another
+module. Expensive inputs therefore belong in fixtures of the session.
 """
 
 import importlib.util
@@ -30,13 +30,14 @@ from _pytest.runner import runtestprotocol
 
 # The seconds that one turn of a benchmark lasts; a turn makes at least one call.
 TURN_SECONDS = 0.02
-# A benchmark may run for this many seconds of wall time. Then it is stopped if it has waited for more
-# than half of the time. Without this limit, a turn could take minutes, because pytest-benchmark
-# counts only CPU time.
+# If a benchmark has run for more than this many seconds of wall time, it is stopped if it has waited for more
+# than half of the elapsed time. Without this limit, a turn of a waiting benchmark could take minutes:
+# pytest-benchmark counts only CPU time, and waiting uses almost no CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
-# Options of pytest, and the values to which this file resets them. A project may have set these
-# options in `addopts`. Some values would skip a benchmark, make a turn longer, or disturb its times.
+# Options of pytest, and the values to which this file resets them. A project may have set these options in
+# `addopts`. With some values of these options, pytest would skip a benchmark, a turn would take longer, or
+# the measured times would be disturbed.
 PYTEST_OPTIONS = {
     "benchmark_autosave": False,
     "benchmark_compare": None,
@@ -80,7 +81,8 @@ class Clock:
 
     def reset(self):
         """Forget the readings of the previous benchmark."""
-        self.readings = []  # pairs of wall seconds and CPU seconds
+        # Each reading is a pair: the wall seconds and the CPU seconds.
+        self.readings = []
         # Each entry contains the number of a reading, and how many seconds the process had waited for a CPU
         # until this reading.
         self.displaced = []
@@ -104,9 +106,9 @@ class Clock:
         return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
 
     def waiting(self, rounds):
-        """Return the share of wall time that the process waited in the last ``rounds`` rounds.
+        """Return which share of the wall time of the last ``rounds`` rounds the process spent waiting.
 
-        If ``rounds`` is 0, return the share of the whole time since the last reset.
+        If ``rounds`` is 0, the share refers to the whole time since the last reset.
         """
         readings = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
         start = len(self.readings) - len(readings) if rounds else 0
@@ -229,14 +231,14 @@ class Plugin:
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
             # pytest-benchmark first calibrates a benchmark and then times its rounds. The last readings of
-            # the clock therefore belong to the rounds.
+            # the clock were therefore made in these rounds.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
 
 
 def shorten(message):
-    """Return a message in one line for a summary, with paths relative to the repository."""
+    """Return a message as a single line for the summary, with paths relative to the repository."""
     return " ".join(message.split()).replace(f"{Path.cwd()}{os.sep}", "")[:200]
 
 
@@ -251,7 +253,8 @@ def main(arguments):
     os.dup2(2, 1)
     sys.path[0] = str(Path.cwd())  # imports come from the current folder, as with `python -m pytest`
     ignored = [f"--ignore={file}" for file in json.loads(requests.readline())]
-    # A plugin would start too late to switch pytest-cov off. The option --no-cov switches it off in time.
+    # A plugin would start too late to switch pytest-cov off. The option --no-cov of the command line switches
+    # pytest-cov off before it starts to measure.
     extras = ["--no-cov"] if importlib.util.find_spec("pytest_cov") else []
     with tempfile.TemporaryDirectory() as cache:
         options = ["-qq", "-o", f"cache_dir={cache}", *extras, *ignored]
