@@ -1,9 +1,10 @@
 """Tests of the command on a toy project in a git repository.
 
-By default, the tests make one short run. The options ``-m slow`` and ``-m long`` select further runs, which
-take longer.
+Most tests call the command in this process, which saves the seconds that a new process needs to import SciPy.
+The options ``-m slow`` and ``-m long`` select further tests, which take longer.
 """
 
+import functools
 import json
 import re
 import shutil
@@ -13,7 +14,31 @@ import sys
 import pytest
 
 import toy_project
-from benchgate import checkouts, cli
+from benchgate import checkouts, cli, compare, interleaved
+
+
+@pytest.fixture
+def benchgate(monkeypatch, capsys):
+    """Return a function that does the same as `toy_project.benchgate`, but in this process."""
+
+    def run(folder, *words):
+        monkeypatch.chdir(folder)
+        status = cli.main(words)
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def few_pairs(monkeypatch):
+    """Let the first analysis use 3 pairs with 2 turns each, instead of 10 pairs with 6 turns each.
+
+    Tests use this fixture if their verdicts do not depend on times, or if the slower code takes at least
+    twice as long.
+    """
+    for module in (cli, compare):
+        monkeypatch.setattr(module, "MIN_PAIRS", 3)
+    monkeypatch.setattr(cli, "interleaved", functools.partial(interleaved, turns=2))
 
 
 @pytest.mark.parametrize(
@@ -43,17 +68,17 @@ def test_words_after_the_dashes_are_those_of_pytest():
     assert cli.parse(["--revision", "main", *words], True).revision == "main"
 
 
-def test_commit_that_does_not_exist_is_reported_in_markdown(tmp_path):
+def test_commit_that_does_not_exist_is_reported_in_markdown(tmp_path, benchgate):
     toy_project.project(tmp_path, {})
-    status, out, err = toy_project.benchgate(tmp_path, "nowhere", "HEAD", "--install", "", "--", "benchmarks")
+    status, out, err = benchgate(tmp_path, "nowhere", "HEAD", "--install", "", "--", "benchmarks")
     assert status == 2, err
     assert out.startswith("### Benchmarks: could not compare")
     assert "BASE must be a commit of this repository, got nowhere" in out
 
 
-def test_folder_that_neither_commit_has_is_refused_before_installing(tmp_path):
+def test_folder_that_neither_commit_has_is_refused_before_installing(tmp_path, benchgate):
     toy_project.project(tmp_path, {})
-    status, out, err = toy_project.benchgate(tmp_path, "HEAD~1", "HEAD", "--install", "", "--", "nosuch")
+    status, out, err = benchgate(tmp_path, "HEAD~1", "HEAD", "--install", "", "--", "nosuch")
     assert status == 2, err
     assert "TESTS must be files or folders of one of the commits, got nosuch" in out
 
@@ -65,10 +90,10 @@ def test_folder_outside_of_git_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/", "..", ".", "benchmarks/../.."])
-def test_tests_outside_the_repository_are_refused(tmp_path, path):
+def test_tests_outside_the_repository_are_refused(tmp_path, benchgate, path):
     toy_project.project(tmp_path / "toy", {})
     (tmp_path / "mine").write_text("kept")
-    status, out, _ = toy_project.benchgate(tmp_path / "toy", "HEAD~1", "HEAD", "--install", "", "--", path)
+    status, out, _ = benchgate(tmp_path / "toy", "HEAD~1", "HEAD", "--install", "", "--", path)
     assert status == 2
     assert "TESTS must be files or folders inside the repository" in out
     assert (tmp_path / "mine").read_text() == "kept"
@@ -147,58 +172,67 @@ SITUATIONS = {
     "sleeping benchmark": (3, "| waits | `benchmarks/test_toy.py::test_work` |"),
     "30 % slower, --benchmark-skip in addopts": (1, SLOWER),
 }
-MARKS = {"segfault": (), "15 % slower": pytest.mark.long}
+# These situations need all pairs, because their verdicts depend on times that scatter. They also run the
+# command in a process of its own.
+MARKS = {
+    "equal": pytest.mark.slow,
+    "15 % slower": pytest.mark.long,
+    "30 % slower, --benchmark-skip in addopts": pytest.mark.slow,
+}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.slow)) for name in SITUATIONS]
-)
-def test_situation_has_its_verdict_and_a_summary(tmp_path, name):
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in SITUATIONS])
+def test_situation_has_its_verdict_and_a_summary(tmp_path, request, name):
+    if name in MARKS:
+        benchgate = toy_project.benchgate
+    else:
+        request.getfixturevalue("few_pairs")
+        benchgate = request.getfixturevalue("benchgate")
     toy_project.project(tmp_path, toy_project.CHANGES[name])
     files = "--summary", "summary.md", "--json", "gate.json"
     expected, *lines = SITUATIONS[name]
     options = (*TESTS, "-k", "work") if lines == [SLOWER] else (*LOOSE, *TESTS)
-    status, out, err = toy_project.benchgate(tmp_path, *WORDS, *files, *options)
+    status, out, err = benchgate(tmp_path, *WORDS, *files, *options)
     assert status == expected, out + err
     assert all(line in out for line in lines), out
     assert (tmp_path / "summary.md").read_text().strip() == out.strip()
     assert json.loads((tmp_path / "gate.json").read_text())["exit_status"] == expected
 
 
-@pytest.mark.slow
-def test_accepted_slowdown_passes(tmp_path):
-    toy_project.project(tmp_path, toy_project.SLOWER[0.30])
-    status, out, _ = toy_project.benchgate(tmp_path, *WORDS, "--accept", "*work", *TESTS, "-k", "work")
+@pytest.mark.usefixtures("few_pairs")
+def test_accepted_slowdown_passes(tmp_path, benchgate):
+    toy_project.project(tmp_path, toy_project.SLOWER[1.0])
+    status, out, _ = benchgate(tmp_path, *WORDS, "--accept", "*work", *TESTS, "-k", "work")
     assert status == 0, out
     assert "| slower, accepted | `benchmarks/test_toy.py::test_work` |" in out
 
 
-@pytest.mark.slow
-def test_sleeping_benchmark_is_slower_in_wall_time(tmp_path):
+@pytest.mark.usefixtures("few_pairs")
+def test_sleeping_benchmark_is_slower_in_wall_time(tmp_path, benchgate):
     toy_project.project(tmp_path, toy_project.CHANGES["sleeping benchmark"])
-    status, out, _ = toy_project.benchgate(tmp_path, *WORDS, "--wall", *TESTS, "-k", "work")
+    status, out, _ = benchgate(tmp_path, *WORDS, "--wall", *TESTS, "-k", "work")
     assert status == 1, out
     assert "| **slower** | `benchmarks/test_toy.py::test_work` |" in out
 
 
-@pytest.mark.slow
-def test_tests_of_base_can_be_used(tmp_path):
+@pytest.mark.usefixtures("few_pairs")
+def test_tests_of_base_can_be_used(tmp_path, benchgate):
     toy_project.project(tmp_path, {"benchmarks/test_toy.py": toy_project.TESTS.replace("sorted", "list")})
     words = (*WORDS, *LOOSE, "--tests-from", "base", *TESTS, "-k", "sort")
-    status, out, _ = toy_project.benchgate(tmp_path, *words)
+    status, out, _ = benchgate(tmp_path, *words)
     assert status == 0, out
     assert "none slower" in out
 
 
-@pytest.mark.slow
-def test_worktree_and_selftest(tmp_path):
+@pytest.mark.usefixtures("few_pairs")
+def test_worktree_and_selftest(tmp_path, benchgate):
     toy_project.project(tmp_path, {})
-    (tmp_path / "toy.py").write_text(toy_project.SLOWER[0.30]["toy.py"])
+    (tmp_path / "toy.py").write_text(toy_project.SLOWER[1.0]["toy.py"])
     words = "HEAD", "WORKTREE", *WORDS[2:]
-    status, out, _ = toy_project.benchgate(tmp_path, *words, *TESTS, "-k", "work")
+    status, out, _ = benchgate(tmp_path, *words, *TESTS, "-k", "work")
     assert status == 1, out
-    selftest = "selftest", *WORDS[2:], *LOOSE, "--minutes", "0.4", "--json", "record.json"
-    status, out, err = toy_project.benchgate(tmp_path, *selftest, *TESTS, "-k", "work")
+    selftest = "selftest", *WORDS[2:], *LOOSE, "--minutes", "0", "--json", "record.json"
+    status, out, err = benchgate(tmp_path, *selftest, *TESTS, "-k", "work")
     assert status == 0, err
     assert re.search(r"in [1-9]\d* comparisons? of equal code", out), out
     assert len(json.loads((tmp_path / "record.json").read_text())["log_ratios"]) == 1
@@ -235,8 +269,8 @@ def test_package_installs_from_its_folder_into_an_empty_environment(tmp_path):
     ],
     ids=["conftest", "new file", "no tests", "both"],
 )
-def test_head_that_cannot_run_its_tests_fails_and_both_do_not(tmp_path, change, status, words):
+def test_head_that_cannot_run_its_tests_fails_and_both_do_not(tmp_path, benchgate, change, status, words):
     toy_project.project(tmp_path, change)
-    exit_status, out, err = toy_project.benchgate(tmp_path, *WORDS, "--minutes", "0", *TESTS)
+    exit_status, out, err = benchgate(tmp_path, *WORDS, "--minutes", "0", *TESTS)
     assert exit_status == status, out + err
     assert words in out

@@ -30,7 +30,7 @@ def test_sort(benchmark):
     benchmark(sorted, list(range(5_000)))
 """
 # The changes of a second commit: the new text of each file, or None to delete it.
-SLOWER = {share: {"toy.py": MODULE.format(turns=round(TURNS * (1 + share)))} for share in (0.15, 0.30)}
+SLOWER = {share: {"toy.py": MODULE.format(turns=round(TURNS * (1 + share)))} for share in (0.15, 0.30, 1.0)}
 CHANGES = {
     "equal": {},
     "15 % slower": SLOWER[0.15],
