@@ -325,7 +325,7 @@ def _check_search(
     name = validation.as_instance("measure", measure, str, "a name")
     if getattr(type(get_measure(name)), "_fit", None) is not BaseMeasure._fit:
         raise ValueError(
-            "measure must not require a fit to the items, got "
+            "measure must be one that learns nothing from the items, got "
             f"{validation.format_value(name)}. A search on a cluster supports measures such as "
             "cosine, dot, neg_euclidean and angular"
         )

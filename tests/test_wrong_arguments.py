@@ -78,7 +78,9 @@ def test_n_threads_has_an_upper_bound(call):
 
 
 def test_k_in_the_place_of_items_is_named():
-    with pytest.raises(TypeError, match=r"items must be rows, got 10: .* pass k=10"):
+    with pytest.raises(
+        TypeError, match=r"items must be a matrix of rows, got the number 10\. .* pass k=10"
+    ):
         fastcos.top_k(np.eye(20), 10)
 
 

@@ -482,7 +482,7 @@ def readme_rows(documents):
     lines = [f'The table shows the times for the setting "{bar_label(document)}":', ""]
     lines += table(
         ("work", "fastcos", "fastest other exact library",
-         "fastcos, compared with that library (interval, see below)"),
+         "fastcos compared with that library (interval explained below)"),
         rows,
     )  # fmt: skip
     lines += [machine_line(document), "", *losses(documents), ""]

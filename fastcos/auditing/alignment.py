@@ -124,9 +124,8 @@ class Alignment(Record):
             before = f" Before the alignment, {share} of the items matched themselves."
         return (
             f"{self.self_match_rate:.1%} of the items in both versions match themselves. An item "
-            "matches itself if its old vector is nearer to its new vector than to the new vector "
-            f"of any other item.{before} The relative residual of the alignment is "
-            f"{self.residual:.2g}."
+            "matches itself if its own new vector is, of all new vectors, the nearest to its old "
+            f"vector.{before} The relative residual of the alignment is {self.residual:.2g}."
         )
 
     def sections(self) -> tuple[Section]:
@@ -373,7 +372,9 @@ def _match(
     _, rows, old_rows = np.intersect1d(new_ids, previous_ids, return_indices=True)
     if not len(rows):
         rule = f"contain at least one of the old_ids (such as {previous_ids[0]!r})"
-        raise ValueError(f"ids must {rule}, got only other ids (such as {new_ids[0]!r})")
+        raise ValueError(
+            f"ids must {rule}, got only ids that are not in old_ids (such as {new_ids[0]!r})"
+        )
     order = np.argsort(rows)
     return rows[order].astype(np.int64), old_rows[order].astype(np.int64)
 

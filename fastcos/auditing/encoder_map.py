@@ -76,12 +76,13 @@ class EncoderMap(Record):
 
     @property
     def verdict(self) -> str:
-        """The predicted overlap and its interval, in two sentences."""
+        """The predicted overlap and its interval, in three sentences."""
         return (
-            "In the old corpus, mapped query vectors of the new encoder find about "
-            f"{self.overlap:.0%} of the {self.k} nearest neighbours that query vectors of the old "
-            "encoder find. The 95 % interval of this share is "
-            f"{self.overlap_low:.1%} to {self.overlap_high:.1%}."
+            "Suppose that the old corpus is searched twice for the same query: once with the "
+            "mapped vector of the new encoder, and once with the vector of the old encoder. The "
+            f"two searches have about {self.overlap:.0%} of the {self.k} nearest neighbours in "
+            f"common. The 95 % interval of this share is {self.overlap_low:.1%} to "
+            f"{self.overlap_high:.1%}."
         )
 
     def sections(self) -> tuple[Section]:

@@ -115,9 +115,10 @@ class ModelDiff(Record):
         if half > 0:
             interval = f" (95 % interval {max(0, changed - half):.1%} to {changed + half:.1%})"
         return (
-            f"{changed:.1%} of the {self.k} nearest neighbours differ from the old version"
-            f"{interval}. The differences have two causes: {changed - real:.1%} of the neighbours "
-            f"differ because of a linear change of basis, and {real:.1%} because of a real change."
+            f"{changed:.1%} of the {self.k} nearest neighbours were not among the {self.k} nearest "
+            f"in the old version{interval}. The differences have two causes: {changed - real:.1%} "
+            f"of the neighbours differ because of a linear change of basis, and {real:.1%} because "
+            "of a real change."
         )
 
     def sections(self) -> tuple[Section]:

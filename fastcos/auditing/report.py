@@ -25,8 +25,8 @@ from fastcos.validation import Floats
 MAX_BARS = 64
 # If training has determined the rescaling D, a sentence of the verdict ends with this clause.
 _NOT_FREE = (
-    "the report shows how sensitive the neighbours are to the scale of the dimensions, but the "
-    "report does not show that the neighbours are arbitrary."
+    "the report shows only how sensitive the neighbours are to the scale of the dimensions; it "
+    "does not show that the neighbours are arbitrary."
 )
 # Each key is the name of a form in which users and items have the same Gram matrix. Each value
 # contains two texts. The first text describes the form. The second text names kinds of training
@@ -212,7 +212,7 @@ class Audit(Record):
         else:
             premise = (
                 "The cosine is not arbitrary, because weight decay on users and items chose the "
-                "scale of the dimensions, and the audited factors confirm this choice"
+                "scale of the dimensions, as the Gram matrices of users and items confirm"
             )
         return f"{premise}; still, one {rescaling} would replace {replaced:.0%} of the neighbours."
 
@@ -292,7 +292,7 @@ class Audit(Record):
             )
             if most_different.name != nearest.name and most_different.jaccard < nearest.jaccard:
                 sentences.append(
-                    "The neighbours differ most from those of the audited embeddings in the form "
+                    "The form whose neighbours differ most from those of the audited embeddings is "
                     f"{_describe_form(most_different)}"
                 )
         return " ".join(sentences)
@@ -339,15 +339,15 @@ class Audit(Record):
                 "The model was trained on differences between the dot products of a user and two "
                 "items. The differences do not change if the items are multiplied by an invertible "
                 "matrix, and the users by the transposed inverse of this matrix. A rescaling is an "
-                "example of such a change. The differences also stay the same if one vector is "
-                "added to all items."
+                "example of such a change. The differences also stay the same if the same "
+                "vector is added to every item."
             )
         else:
             premise = (
                 "Suppose that the predictions are dot products of items with users or contexts. "
                 "The predictions do not change if the items are multiplied by an invertible "
-                "matrix, and the users or contexts by the transposed inverse of this matrix. A "
-                "rescaling is an example of such a change."
+                "matrix, and if the users or contexts are multiplied by the transposed inverse of "
+                "this matrix. A rescaling is an example of such a change."
             )
         return f"{premise} {self._origin()}".rstrip()
 
@@ -359,11 +359,12 @@ class Audit(Record):
         """
         return (
             "After converged training with weight decay on users and items, the Gram matrices of "
-            f"users and items are equal. {self._difference()} This contradiction has four possible "
-            "explanations. (1) Training has not converged. (2) The weight decay was weighted by "
-            "row. (3) The weight decay was weak compared with the noise of the gradients. (4) The "
-            "weight decay acted on weights other than the audited vectors. Until you know which "
-            "explanation is true, treat the scale of the dimensions as arbitrary."
+            f"users and items are equal. {self._difference()} The unequal Gram matrices have four "
+            "possible explanations. (1) Training has not converged. (2) The weight decay was "
+            "weighted by row. (3) The weight decay was weak compared with the noise of the "
+            "gradients. (4) The weight decay acted on weights other than the audited vectors. "
+            "Until you know which explanation is true, treat the scale of the dimensions as "
+            "arbitrary."
         )
 
     def _difference(self) -> str:
@@ -425,12 +426,12 @@ class Audit(Record):
             )
         if self.epochs_to_forget is not None:
             sentences.append(
-                "The gradient noise of this training moves the factors to a certain scale, and "
-                "stochastic gradient descent converges when the factors have this scale. The "
-                "distance from the converged factors falls to 1/e (37 %) of the present distance "
-                f"in {self.epochs_to_forget:,.3g} epochs. A linear map converts the audited "
-                "factors to the converged factors; the distance is the logarithm of the condition "
-                "of this map."
+                "The gradient noise of this training slowly moves the dimensions to a particular "
+                "scale; stochastic gradient descent converges to factors with this scale. After "
+                f"{self.epochs_to_forget:,.3g} more epochs, the distance between the factors and "
+                "the converged factors is predicted to be only 1/e (37 %) of what it is now. This "
+                "distance is the logarithm of the condition of the linear map that converts the "
+                "factors to the converged factors."
             )
         return " ".join(sentences)
 
@@ -455,9 +456,9 @@ class Audit(Record):
              "chosen the scale of the dimensions. Before you prefer the cosine or the query "
              "metric, compare the two with fastcos compare."),
             (self.trained_on != "cosine" and not is_free and self.condition_to_balance is None,
-             "Add the embeddings of users or queries (--users). The embeddings of users show "
-             "whether training has converged to the scale that weight decay on users and items "
-             "chooses."),
+             "Add the embeddings of users or queries (--users). Weight decay on users and items "
+             "chooses a scale of the dimensions; the embeddings of users show whether training has "
+             "converged to this scale."),
             (is_free and self.weight_decay_on == "both",
              "Train for more iterations and audit again, or use the balanced form, which the "
              "function canonicalize returns. The balanced form makes the same predictions as the "
@@ -553,10 +554,10 @@ class Audit(Record):
                     "A certificate proves that a neighbour survives every rescaling D up to a "
                     "given condition. An attack is a rescaling D that removes a neighbour. If a "
                     "neighbour has no certificate and no attack removes the neighbour, it is "
-                    "unknown whether the neighbour survives. Certificates and attacks were "
-                    f"computed for {self.n_sampled} sampled items, and lists of neighbours were "
-                    f"compared for {self.n_listed:,} items. All other numbers were computed from "
-                    "all items, unless the report says otherwise.",
+                    "unknown whether the neighbour survives. The audit looked for certificates "
+                    f"and attacks for the neighbours of {self.n_sampled} sampled items, and "
+                    f"compared the neighbour lists of {self.n_listed:,} items. All other numbers "
+                    "were computed from all items, unless the report says otherwise.",
                 ),
             ),
         )
@@ -583,19 +584,20 @@ class Audit(Record):
         return Section(
             "How much rescaling do the neighbours survive?",
             (
-                "The share of neighbours that no rescaling D removes lies within the shaded band. "
-                "For the band, the worst D is chosen separately for each neighbour. A single D for "
-                "all items never removes more neighbours than these separate D remove together. "
+                "The share of neighbours that survive every rescaling D lies within the shaded "
+                "band. To draw the band, the worst D was chosen separately for each neighbour. "
+                "Together, these D remove at least as many neighbours as any single D removes. "
                 f"The vertical line marks condition {self.condition:g}.",
                 "A rescaling D multiplies each latent dimension of the users by a number, and "
                 "divides the same dimension of the items by this number. Dot products of users and "
                 "items stay the same, but cosines change. The condition of D is its largest factor "
                 "divided by its smallest factor.",
-                "The share of neighbours below the shaded band is certified to survive. The share "
-                "above the shaded band was removed by an attack, which may have used a different D "
-                "for each neighbour. The curve of the worst single D shows how many neighbours "
-                "survive the worst single D that the search found. A single D that the search did "
-                "not find may remove more neighbours, so the curve is only an upper bound.",
+                "Below the shaded band lies the share of neighbours that are certified to survive. "
+                "Above the shaded band lies the share of neighbours that were removed by attacks; "
+                "each attack may have used a different D. The curve of the worst single D shows "
+                "which share of the neighbours survives the worst D that the search found. The "
+                "search may have missed a D that removes more neighbours, so the curve is only an "
+                "upper bound on the share that survives the worst D.",
                 f"The shares for rescalings were computed from {self.n_sampled} sampled items, and "
                 "the number after ± is one standard error. The shares for linear maps were "
                 "computed from all items.",
@@ -628,8 +630,9 @@ class Audit(Record):
                 "The sensitivity index lies between 0 and 1. The higher the index, the more a "
                 "rescaling can change the cosine of an item and its neighbour. The change is "
                 "measured in Fisher's z, the inverse hyperbolic tangent of the cosine. Suppose "
-                "that the condition κ of a rescaling is close to 1. The mean change of z over all "
-                "neighbours is then at most about ln κ times the sensitivity index.",
+                "that the condition κ of a rescaling is close to 1. Then ln κ times the "
+                "sensitivity index is an approximate upper bound on the mean change of z over all "
+                "neighbours.",
             ),
             [
                 Table(
@@ -675,10 +678,10 @@ class Audit(Record):
                 "The same model under other parametrisations",
                 (
                     (
-                        "Other software would return the same model in one of the forms in the "
-                        "table. The dot products of users and items are equal in all forms. If the "
-                        "neighbours differ between two forms, the choice of the form is the only "
-                        "reason."
+                        "The table lists several forms in which other software may return the same "
+                        "model. The dot products of users and items are equal in all forms. If the "
+                        "neighbours differ between two forms, the only reason for this difference "
+                        "is the choice of the form."
                         if self.is_free
                         else "Training has chosen the form of the audited embeddings. The other "
                         "forms show how sensitive the neighbours are to the choice of the form."

@@ -59,8 +59,8 @@ _FORMS = {
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
         "users and items have the same weighted Gram matrix, where the weight of a row is its "
-        "number of interactions. The weight decay of ALS-WR leads to this form. Many epochs of SGD "
-        "also lead to this form if all interactions have equal gradient noise"
+        "number of interactions. The weight decay of ALS-WR leads to this form. If all "
+        "interactions have equal gradient noise, many epochs of SGD also lead to this form"
     ),
     NOISE_BALANCED: (
         "users and items have the same weighted Gram matrix, where the weight of a row is computed "

@@ -38,9 +38,9 @@ neighbours in other forms of the same model, and recommends similarities that no
 The command writes audit.json and audit.html, a page that needs no network.
 
 With --against, the command also compares ITEMS with an old version of the embeddings. The report
-then states how many neighbours have changed. It separates changes that come only from a linear
-change of basis from real changes. With --fail-under, the exit status is 1 if a share is below the
-limit that you give for this share."""
+then states how many neighbours have changed. It distinguishes two kinds of changes: real changes,
+and changes that come only from a linear change of basis. With --fail-under, the exit status is 1 if
+a share is below the limit that you give for this share."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -316,8 +316,8 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     row = metrics["query_metric"]
     reason = (
         "writes embeddings whose cosines stay the same under every rescaling; "
-        f"{row.neighbors_kept:.0%} of the nearest neighbours in the audited embeddings remain "
-        "neighbours in the written embeddings"
+        f"{row.neighbors_kept:.0%} of their nearest neighbours are the same as in the audited "
+        "embeddings"
     )
     if row.auc is not None and report.given.auc is not None:
         reason += (

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "condition of a rescaling is its largest factor divided by its smallest"
     )
     add("--condition", type=float, metavar="C", help=help_)
-    help_ = f"number of items, and of queries, to sample (default {SAMPLE:,}; 0 for all)"
+    help_ = f"sample N items and N queries (default {SAMPLE:,}; 0 for all)"
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
     help_ = (
         "table of labelled pairs, with two columns of item ids. The third column contains 1 if the "

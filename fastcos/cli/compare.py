@@ -123,9 +123,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
         "names of preprocessing steps, or the word all (default none). For each step, the command "
-        "preprocesses the interactions, fits another model to them, and compares this model with "
-        "the model of the original interactions. help(fastcos.compare) in Python describes all "
-        "steps"
+        "preprocesses the interactions, fits a new model to the result, and compares this model "
+        "with the model of the original interactions. help(fastcos.compare) in Python describes "
+        "all steps"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
@@ -135,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--budget", metavar="TIME", help=help_)
     options.add_model(
         parser,
-        "the square of singular value number K/5, counted from the largest; K is the rank",
+        "the square of the (K/5)-th largest singular value of the interactions; K is the rank",
     )
     options.add_output(parser, "comparison")
     help_ = "print the neighbours of N popular items, each with a different label (default 3)"

@@ -13,8 +13,8 @@ from fastcos.storage import provenance
 
 DESCRIPTION = """\
 Print the versions, cores, BLAS, instruction set and caches of this machine. These properties
-affect the speed of fastcos, and a bug report needs them. If settings should be changed, the command
-prints the recommended changes first."""
+affect the speed of fastcos, so include them in a bug report. If settings should be changed, the
+command prints the recommended changes first."""
 EPILOG = """\
 examples:
   fastcos doctor

@@ -21,10 +21,10 @@ DESCRIPTION = """\
 Find all pairs of items whose score is at least a threshold. You give the threshold itself
 (--min-score), or the share of random pairs whose score reaches the threshold (--fpr). The command
 prints the pairs just above the threshold, so that you can judge whether the threshold is right. The
-command writes a table of all pairs. For each pair, the table contains the score, the group of
-near-duplicates to which the pair belongs, and the item to keep from this group. With --kept, the
-command also writes the ids of the items to keep: one item of each group of near-duplicates, and
-every item that is in no group. The command itself deletes nothing."""
+command writes a table with one row per pair. The row contains the two items, their score, their
+group of near-duplicates, and the item to keep from this group. With --kept, the command also writes
+the ids of the items to keep: one item of each group of near-duplicates, and every item that is in
+no group. The command itself deletes nothing."""
 # The command prints this many pairs: those whose scores are nearest to the threshold.
 N_SHOWN = 10
 
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-score", type=float, metavar="S", help="lowest score of a pair (the threshold)"
     )
     help_ = (
-        "a share of random pairs; the command chooses the threshold so that this share of random "
-        "pairs reaches it"
+        "share of random pairs whose score reaches the threshold; the command computes the "
+        "threshold from this share"
     )
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)

@@ -32,8 +32,8 @@ conversion.
       j of items.npy has the same norm as column j of users.npy.
 With both forms, the command also writes export.json, which describes the files. If the input has
 ids, the command also writes ids.npy. Two training runs of the same model end in different
-coordinates. To make the rows of two exports comparable, pass the folder of the earlier export to
---align-to when you write the later one."""
+coordinates. To make the rows of a new export comparable with the rows of an earlier export, pass
+the folder of the earlier export to --align-to."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served

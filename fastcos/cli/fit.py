@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "how to combine the values of several rows with the same user and item (default sum)"
     parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
     default = (
-        "s² for dropout and s for weight_decay, where s is singular value number K/5 of the "
-        "interactions, counted from the largest, and K is the rank. If s is the largest singular "
-        "value, the default for weight_decay is s/2"
+        "s² for dropout and s for weight_decay, where s is the (K/5)-th largest singular value of "
+        "the interactions, and K is the rank. If s is the largest singular value, the default for "
+        "weight_decay is s/2"
     )
     group = options.add_model(parser, default, "dropout", "weight_decay")
     help_ = (

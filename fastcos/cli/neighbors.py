@@ -31,9 +31,9 @@ For benchmarks of approximate indexes, the command reads the items and the queri
 .fbin, .npy or .hdf5 files of any size. In an .hdf5 file, the data set train contains the items, and
 the data set test contains the queries. The command writes the row numbers of the neighbours to a
 file with the suffix .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result and --queries,
-the command prints the share of the neighbours in a file that are correct (the recall). A neighbour
-counts as correct if its exact score is at least the k-th best score of its query. A neighbour whose
-score equals the k-th best score is therefore correct, too."""
+the command reads a file of neighbours, and prints which share of these neighbours is correct (the
+recall). A neighbour counts as correct if its exact score is at least the k-th best score of its
+query. A neighbour whose score equals the k-th best score is therefore correct, too."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv

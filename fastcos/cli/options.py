@@ -256,8 +256,8 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
     help_ = "name of the file to read, if the table of labels is in a zip archive"
     add("--label-member", metavar="FILE", help=help_)
     help_ = (
-        "character between the labels of an item with several labels (default |); items with "
-        "several labels are left out of the evaluation"
+        "character that separates the labels of one item (default |); items with more than one "
+        "label are left out of the evaluation"
     )
     add("--label-separator", default="|", metavar="S", help=help_)
     add("--only", metavar="A,B,...", help="evaluate only items whose label is A or B or ...")
@@ -355,8 +355,8 @@ def add_model(
     if not objectives:
         help_ = (
             "strength λ of the regularisation in Eq. 2, on the scale of the singular values of the "
-            "interactions. Default: the square root of the λ of Eq. 1. If this λ would make all "
-            "embeddings zero, the default is half of the largest singular value"
+            "interactions. Default: the square root of the λ of Eq. 1. If all embeddings are "
+            "zero with this λ, the default is half of the largest singular value instead"
         )
         group.add_argument("--weight-decay", type=float, metavar="L", help=help_)
     return group

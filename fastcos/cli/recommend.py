@@ -25,11 +25,12 @@ DESCRIPTION = """\
 Recommend items to the users of a table of interactions. Items that a user has seen, according to
 INTERACTIONS, are never recommended to that user. The measure decides the ranking. The measure
 user_item_dot ranks items by the predicted scores of a model, and project_back_users ranks items by
-the votes of the 20 nearest users. Any other measure compares items: each item that the user has
-seen votes for its 20 nearest neighbours. To find out which measure ranks best on your data, run
-`fastcos compare`. The command `fastcos recommend` writes a table with the columns user, rank and
-item. For user_item_dot, the table also has the column score. With --show, the command prints the
-recommendations for the users whose ids follow --show, and writes no table."""
+the votes of the 20 nearest users. Any other measure compares items, and ranks them by the votes of
+the items that the user has seen; each of these items votes for its 20 nearest neighbours. To find
+out which measure ranks best on your data, run `fastcos compare`. The command `fastcos recommend`
+writes a table with the columns user, rank and item. For user_item_dot, the table also has the
+column score. With --show, the command prints the recommendations for the users whose ids follow
+--show, and writes no table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv

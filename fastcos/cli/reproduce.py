@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default zipf_bounded; fastcos.models.presets() in Python returns all names)"
     )
     group.add_argument("--preset", metavar="NAME", help=help_)
-    half_of_users = "half the number of users; the paper has 20,000 users and a λ of 10,000"
+    half_of_users = "half of --users, as in the paper (20,000 users, λ = 10,000)"
     options.add_model(parser, half_of_users)
     options.add_rescalings(parser)
     help_ = (

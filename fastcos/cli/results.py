@@ -136,6 +136,6 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     if leaderboard.left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
         say(
-            "measures that were not evaluated, each with the data that it needs or the limit that "
-            f"it exceeds: {reasons}"
+            "measures that were not evaluated (in brackets: the data that the measure needs, or "
+            f"the limit that it exceeds): {reasons}"
         )

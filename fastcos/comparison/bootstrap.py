@@ -354,8 +354,8 @@ def _conclusion(
         names = ", ".join(map(str, ties[:_MAX_LISTED]))
         ties_sentence = f" These candidates are not significantly worse: {names}{ending}."
     level = "".join(
-        f" A measure is recommended only if its {outcome.score} is higher than the "
-        f"{outcome.score} of the {evaluation.trivial} ({outcome.chance:.3f})."
+        f" A measure is recommended only if its {outcome.score} is higher than "
+        f"{outcome.chance:.3f}, the {outcome.score} of the {evaluation.trivial}."
         for outcome in outcomes
         if evaluation.trivial
     )

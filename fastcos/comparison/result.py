@@ -36,8 +36,7 @@ _COLUMNS = (
     (
         "d'",
         "contrast",
-        "mean cosine of items with the same label minus mean cosine of items with different "
-        "labels, divided by the pooled standard deviation",
+        "within minus between, divided by the pooled standard deviation",
     ),
     ("eff. rank", "effective_rank", "effective rank of the items"),
     (

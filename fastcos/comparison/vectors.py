@@ -254,8 +254,8 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(
-            "pairs must contain two values (the pairs of items, and their ratings), got "
-            f"{len(values)} values"
+            "pairs must contain two values, namely the pairs of items and the ratings of these "
+            f"pairs, got {len(values)} values"
         )
     numbers = as_pairs("pairs", values[0], n_items)
     ratings = validation.as_vector("ratings", values[1], len(numbers))
@@ -277,8 +277,11 @@ def _readable_in_blocks(
     ]
     unsupported = [candidate.measure for candidate in candidates if candidate not in supported]
     if are_chosen and unsupported:
-        rule = "have the capability 'blocks' if rows on disk are larger than working_memory"
-        raise ValueError(f"measures must {rule}, got {validation.format_value(unsupported[0])}")
+        got = validation.format_value(unsupported[0])
+        raise ValueError(
+            f"measures must have the capability 'blocks', got {got}. Rows on disk that are larger "
+            "than working_memory are read in blocks"
+        )
     return supported, unsupported
 
 

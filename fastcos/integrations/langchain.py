@@ -382,7 +382,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 for name, document in self._documents.items()
             ]
             if self.index is None and (path / index_name).exists():
-                reason = "this store is empty, and an empty store replaces no other store"
+                reason = "this store is empty, and an empty store must not replace the stored one"
                 raise storage.OccupiedError(
                     f"folder_path must be a folder without a store, got {str(path)!r}: {reason}"
                 )

@@ -49,7 +49,8 @@ def require_column(
     column = find_column(argument, column, words, names, path)
     if column is None:
         raise FastcosFormatError(
-            f"{argument} must be given for {path}: no column matches among {_format_names(names)}"
+            f"{argument} must be given for {path}: no column has a name that fastcos recognises "
+            f"({_format_names(names)})"
         )
     return column
 

@@ -315,10 +315,10 @@ def check_row_numbers(
     n_named = len(names & row_numbers)
     if "0" not in names and "1" in names and 2 * n_named >= len(ids):
         warnings.warn(
-            f"{path} contains {n_named:,} of the row numbers 0 to {len(ids) - 1}, but not row "
-            "number 0. fastcos assumes that the numbers in the file are row numbers from 0 on. If "
-            "they are row numbers from 1 on, or ids, fastcos assigns every number to a wrong row. "
-            f"In this case, pass the ids ({hint})",
+            f"{path} contains {n_named:,} of the row numbers 1 to {len(ids) - 1}, but not row "
+            "number 0. fastcos assumes that the numbers in the file are row numbers, counted from "
+            "0. If the rows are counted from 1, or if the numbers are ids, the rows that fastcos "
+            f"assigns to the numbers are wrong. In this case, pass the ids ({hint})",
             stacklevel=4,
         )
 

@@ -324,7 +324,7 @@ def common_rows(
     if len(ids) == len(old_ids) and np.array_equal(ids, old_ids):
         return rows, old_rows
     if np.array_equal(ids, rows) and np.array_equal(old_ids, old_rows):
-        rule = f"hold {len(ids)} items like {path}, because neither file has ids"
+        rule = f"hold as many items as {path} ({len(ids)}), because neither file has ids"
         raise FastcosFormatError(f"{old_path} must {rule}, got {len(old_ids)}")
     check_row_numbers(old_path, ids, old_ids)
     check_row_numbers(path, old_ids, ids)

@@ -174,7 +174,7 @@ def _hint(model: Any) -> str:
     }
     if arrays:
         names = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MAX_ARRAYS])
-        return f" (pass the arrays of items and users instead of the model; its arrays are {names})"
+        return f" (instead of the model, pass its arrays of items and users; it contains {names})"
     named_modules = getattr(model, "named_modules", None)
     if callable(named_modules):
         modules = [name for name, module in named_modules() if hasattr(module, "num_embeddings")]

@@ -173,9 +173,7 @@ def read_labels(
         rule = f"list labels in column {column!r} of {path} (such as {', '.join(examples)})"
         raise FastcosFormatError(f"only must {rule}, got {got}")
     if len(classes) < 2:
-        rule = (
-            "have at least two different labels, counted over the items that have exactly one label"
-        )
+        rule = "have at least two different labels among the items that have exactly one label"
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {len(classes)}")
     numbers = {label: number for number, label in enumerate(classes)}
     labels = np.full(len(positions.ids), -1, dtype=np.int64)

@@ -168,8 +168,8 @@ class ArrowTable:
             expanded += max(8 * values, group.total_byte_size)
         if expanded > largest_size(self.path.stat().st_size):
             raise FastcosFormatError(
-                f"{self.path} must expand to at most {LARGEST_FREE_SIZE >> 30} GiB, or to at most "
-                f"{LARGEST_RATIO} times its size if that is more, got "
+                f"{self.path} must expand to at most {LARGEST_FREE_SIZE >> 30} GiB or to "
+                f"{LARGEST_RATIO} times its size on disk, whichever is larger, got "
                 f"{expanded / 2**30:,.1f} GiB. If you trust the file, split it into smaller files"
             )
 

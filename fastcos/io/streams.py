@@ -76,9 +76,9 @@ class BoundedReader(io.RawIOBase):
         self._total += len(block)
         if self._total > self._max_total:
             raise FastcosFormatError(
-                f"{self._path} must expand to at most {LARGEST_FREE_TEXT >> 20} MiB, or to at most "
-                f"{LARGEST_RATIO} times its size if that is more. If you trust the file, "
-                "decompress it first"
+                f"{self._path} must expand to at most {LARGEST_FREE_TEXT >> 20} MiB or to "
+                f"{LARGEST_RATIO} times its compressed size, whichever is larger. If you trust "
+                "the file, decompress it first"
             )
         line_end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._since_line_end = len(block) - line_end + (self._since_line_end if line_end < 0 else 0)
@@ -109,8 +109,8 @@ class _Transcoder(io.RawIOBase):
                 self._pending = text.encode()
             except UnicodeError as error:
                 raise FastcosFormatError(
-                    f"{self._path} must be {self._encoding} text, as its byte order mark says: "
-                    f"{error}"
+                    f"{self._path} must be valid {self._encoding} text, because it begins with the "
+                    f"byte order mark of this encoding: {error}"
                 ) from None
             if not block:
                 break

@@ -251,7 +251,7 @@ def vectors_of_arrays(
             continue
         if len(values) != n and (values.ndim == 1 or len(rows) == 1):
             got = f"{name} of shape {values.shape}"
-            raise FastcosFormatError(f"{path} must hold columns of {n} rows, got {got}")
+            raise FastcosFormatError(f"{path} must hold arrays of {n} rows each, got {got}")
         columns[name] = Column(name, stores_cells=values.ndim == 1)
         if len(values):
             columns[name].add(_cells_of_array(values), np.arange(1, len(values) + 1))

@@ -101,7 +101,7 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:
         rule = f"have words of at most {LONGEST_ID} characters"
-        got = f"{len(text)} characters in the word of vector {number}"
+        got = f"{len(text)} characters in the word that belongs to vector {number}"
         raise FastcosFormatError(f"{path} must {rule}, got {got}")
     return text
 

@@ -32,7 +32,10 @@ def as_shared_labels(codes: Integers) -> Integers:
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
-        rule = "have at least two different values on non-zero rows, and one of them at least twice"
+        rule = (
+            "have at least two different values on non-zero rows, and one of these values must "
+            "occur at least twice"
+        )
         got = f"{len(values)} different values on {len(codes)} rows"
         raise ValueError(f"labels must {rule}, got {got}")
     return validation.read_only(renumbered.astype(np.int64))

@@ -187,7 +187,7 @@ def describe_method(plan: SearchPlan) -> str:
         return text
     kind = "int8" if plan.layout.quantised else "float32"
     columns = (
-        "the columns of the projection first, then all columns"
+        "first with the columns of the projection, then with all columns"
         if plan.use_projection
         else "all columns"
     )
@@ -431,7 +431,7 @@ def explain_top_k(
     m, d = validation.as_count("n_items", n_items), validation.as_count("n_columns", n_columns)
     k = validation.as_count("k", k, high=m)
     if is_self_join and n != m:
-        raise ValueError(f"n_queries must be n_items in a self-join, got {n} and {m}")
+        raise ValueError(f"n_queries must equal n_items in a self-join, got {n} and {m}")
     row_type = _row_type(dtype)
     if isa is not None:
         isa = validation.as_choice("isa", isa, tuple(INSTRUCTION_SETS))

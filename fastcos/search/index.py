@@ -962,8 +962,8 @@ class SimilarityIndex:
         worst = int(cosines.argmin())
         if cosines[worst] < min_cosine:
             raise ValueError(
-                f"rows must be embedded by the model {self.model or 'of the index'}, got a row of "
-                f"canary {worst} whose cosine with the saved row of this canary is only "
+                f"rows must be embedded by the model {self.model or 'of the index'}, but the new "
+                f"row of canary {worst} and its saved row have a cosine of only "
                 f"{cosines[worst]:.3f}"
             )
         return cosines

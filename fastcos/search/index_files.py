@@ -286,7 +286,9 @@ def _read_ids(arrays: _PartArrays, n: int) -> ItemIds:
     elif ids.dtype != object:
         ascending_ids = ids if order is None else ids[order]
         if not (ascending_ids[1:] > ascending_ids[:-1]).all() or (ascending_ids == NO_ID).any():
-            raise arrays.damage("ids", "must hold different numbers, in the order of id_order")
+            raise arrays.damage(
+                "ids", "must hold different numbers that ascend in the order of id_order"
+            )
     memmap.release(ids)
     return ItemIds(ids, order)
 
@@ -379,7 +381,9 @@ def _read_projection(
     n_axes = len(arrays.get("prefix_axes")) * PANEL
     words = tile_layout(layout.isa, n_axes).words
     if not 0 < n_axes <= depth + PANEL or not layout.quantised:
-        raise arrays.damage("prefix_axes", f"must hold fewer axes than {depth}")
+        raise arrays.damage(
+            "prefix_axes", f"must hold fewer axes than the rows have columns ({depth})"
+        )
     largest_k = _DEFAULT_LARGEST_K
     if arrays.get("prefix_largest_k") is not None:
         largest_k = arrays.finite("prefix_largest_k", (2,), "f", 0.0)

@@ -67,8 +67,8 @@ class NearDuplicates(NamedTuple):
         n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (
             f"{n_items - n_groups:,} of {n_items:,} items are near-duplicates of others (pairs: "
-            f"{len(self.pairs):,}, groups: {n_shared:,}). {n_groups:,} items remain if only the "
-            "first item of each group is kept."
+            f"{len(self.pairs):,}, groups: {n_shared:,}). If only the first item of each "
+            f"group is kept, {n_groups:,} items remain."
         )
 
     def table(self) -> Table:

@@ -385,8 +385,8 @@ def _plan_search(
             return plan
     if not is_packed and n <= costs.scores_per_packed_row:
         reasons.append(
-            "every pair is scored: the rows are not packed yet, and packing them saves time only "
-            f"if there are more than {costs.scores_per_packed_row} queries"
+            "every pair is scored: the rows are not packed yet, and packing would save time only "
+            f"if there were more than {costs.scores_per_packed_row} queries"
         )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if request.n_allowed is None and not request.excludes_pairs:
@@ -431,9 +431,10 @@ def _plan_unpacked(
     is_large = work >= costs.min_work_unpacked
     if not (costs.min_queries_unpacked <= n <= costs.max_queries_unpacked and is_large):
         reasons.append(
-            "unpacked rows are not multiplied: this saves time only for "
-            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries with at least "
-            f"2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds in total"
+            "unpacked rows are not multiplied: multiplying them saves time only if there are "
+            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries, and if these "
+            f"queries need at least 2^{round(math.log2(max(1, costs.min_work_unpacked)))} "
+            "multiply-adds in total"
         )
         return None
     # With AVX2, tiles of int8 codes use wider registers than tiles of float32 rows
@@ -446,7 +447,10 @@ def _plan_unpacked(
         )
         return None
     if segment.n_rows < PANEL:
-        reasons.append(f"unpacked rows are not multiplied: there are fewer than {PANEL} rows")
+        reasons.append(
+            f"unpacked rows are not multiplied: the kernel multiplies panels of {PANEL} rows, and "
+            "there are fewer rows"
+        )
         return None
     if segment.has_moderate_norms is None:
         return SearchPlan("unpacked", needs="moderate_norms")
@@ -576,8 +580,8 @@ def _plan_allowed(
         return _plan_score_all(segment, request, machine, costs, (*reasons, reason))
     if n <= costs.max_queries_sharing_rows:
         reasons.append(
-            "all rows are searched, and a mask drops the rows that are not allowed: for few "
-            "queries, packing only the allowed rows saves no time"
+            "all rows are searched, and a mask drops the rows that are not allowed; packing "
+            "only the allowed rows would save no time, because there are few queries"
         )
         return None
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
@@ -585,7 +589,9 @@ def _plan_allowed(
     sweep = 1 + n / costs.queries_per_filtered_sweep
     pack = costs.scores_per_packed_row * costs.tile_rows_per_score
     if m * (pack + sweep) >= segment.n_live * sweep:
-        reasons.append("there are too many allowed rows to pack them for this search alone")
+        reasons.append(
+            "the allowed rows are not packed for this search alone, because there are too many"
+        )
         return None
     if codes > machine.working_memory:
         reasons.append(
@@ -641,11 +647,11 @@ def _plan_packed(
     )
     fault = ""
     if not machine.has_tiles:
-        fault = "there are no tiles without Numba's compiler"
+        fault = "tiles need Numba's compiler"
     elif n_packed > costs.max_rows_for_tiles:
         fault = f"tiles can search at most {costs.max_rows_for_tiles:,} rows"
     elif n_packed < costs.min_rows_for_tiles and not is_scanned:
-        fault = f"tiles are faster only for at least {costs.min_rows_for_tiles} rows"
+        fault = f"tiles are faster only if there are at least {costs.min_rows_for_tiles} rows"
     elif needed_rows > costs.max_neighbor_share * n_packed and not is_scanned:
         fault = (
             "k is more than 1/8 of the number of rows, so upper bounds would exclude too few rows"
@@ -687,7 +693,7 @@ def _plan_packed(
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
         reasons += (
-            f"the rows are also divided among the threads, because otherwise each of the "
+            "the rows are divided among the threads, because otherwise each of the "
             f"{machine.n_threads} threads would read the codes of all rows",
         )
     return SearchPlan(

@@ -261,8 +261,8 @@ def as_request(
         lists = as_pairs("allowed", allowed, shape)
     if lists is not None and groups is not None:
         raise ValueError(
-            "allowed must be one mask or one array of positions for all queries of a search with "
-            "groups, got a list per query"
+            "allowed must be one mask or one array of positions for all queries if groups are "
+            "given, got a separate list for each query"
         )
     if lists is not None:
         k = min(k, int(np.diff(lists[0]).max(initial=0)))

@@ -310,8 +310,8 @@ def _score_copies(
     if not np.isfinite(norms).all():
         broken_rows = item_numbers[~np.isfinite(norms)]
         raise ValueError(
-            "items must be finite, and the sum of squares of each row must be finite, too, got "
-            f"NaN, infinity or too large values in {validation.format_rows(broken_rows)} (counted "
+            "items must be finite, and each row must have a finite sum of squares, got NaN, "
+            f"infinity or too large values in {validation.format_rows(broken_rows)} (counted "
             "from 0)"
         )
     if rows.dtype == np.float64:

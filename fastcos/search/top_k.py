@@ -124,7 +124,8 @@ def top_k(
     """
     if isinstance(items, int | np.integer):  # in other libraries, k is the second argument
         raise TypeError(
-            f"items must be rows, got {items}: to find {items} neighbours per query, pass k={items}"
+            f"items must be a matrix of rows, got the number {items}. To find {items} neighbours "
+            f"per query, pass k={items}"
         )
     if validation.any_sparse(queries, items):
         from fastcos.search.sparse import sparse_top_k

@@ -166,7 +166,7 @@ def warn_of_slow_changes(measure: Any) -> None:
     _slow_classes.add(kind)
     overridden = [method for method in _FOR_APPEND if not _inherits(kind, method)]
     text = (
-        "this index fits the measure and packs all items again after every change, because "
+        "after every change, this index fits the measure and packs all items again, because "
         f"{kind.__name__} overrides {' and '.join(overridden)}. Without these overrides, the index "
         "would process only the changed items."
     )
@@ -190,7 +190,10 @@ def _inherits(kind: type[Any], *methods: str) -> bool:
 def require(measure: Any, capability: str, argument: str = "measure") -> None:
     """Raise ValueError if a measure lacks the capability with this name."""
     if not getattr(capabilities(measure), capability):
-        raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
+        raise ValueError(
+            f"{argument} must have the capability {capability!r}, got {measure.name}, which lacks "
+            "this capability"
+        )
 
 
 class Invariances(NamedTuple):

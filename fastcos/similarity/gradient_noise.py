@@ -186,10 +186,10 @@ def gradient_noise(
     )
     if rank < d:
         raise ValueError(
-            "slopes must not be 0 for too many items or too many users. The items with non-zero "
-            "slopes must span all dimensions, and so must the users with non-zero slopes, got "
-            f"{rank} of {d} dimensions. In the other dimensions, neither the noise nor "
-            "weight_decay changes the scale"
+            "slopes must be non-zero for enough items and enough users. The items with non-zero "
+            f"slopes must span all {d} dimensions, and the users with non-zero slopes must span "
+            f"all {d} dimensions, too, got only {rank} dimensions. In a dimension that these items "
+            "or users do not span, neither the noise nor weight_decay changes the scale"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)

@@ -63,7 +63,9 @@ def root_of(S: Floats) -> Floats:
     """
     values, vectors = spectrum(S)
     if not values[0] > 0:
-        raise ValueError(f"matrix must have a positive eigenvalue, got at most {values[0]:g}")
+        raise ValueError(
+            f"matrix must have a positive eigenvalue, got the largest eigenvalue {values[0]:g}"
+        )
     if values[-1] < -_RANK_TOLERANCE * values[0] * len(values):
         raise ValueError(f"matrix must be positive semidefinite, got the eigenvalue {values[-1]:g}")
     is_nonzero = values > _RANK_TOLERANCE * values[0]

@@ -172,8 +172,8 @@ MEASURES = (
         "centered_cosine",
         """Cosine after the mean row is subtracted.
 
-        A row that equals the mean becomes a zero row. A single row therefore always becomes a zero
-        row. Source: Mu and Viswanath arXiv:1702.01417.
+        A row that equals the mean becomes a zero row. If there is only one row, it is the mean, and
+        becomes a zero row. Source: Mu and Viswanath arXiv:1702.01417.
         """,
         Invariances(s="y", r="-", R="y", D="-", G="-", t="y"),
         centre_and_scale=mean_and_one,
@@ -193,7 +193,7 @@ MEASURES = (
         "zscore_cosine",
         """Cosine after every column is centred and divided by its standard deviation.
 
-        Constant columns are dropped. A single row therefore becomes a zero row. Pitfall: the
+        Constant columns are dropped. If there is only one row, it becomes a zero row. Pitfall: the
         value depends on the basis. Source: theorem 7 of this project.
         """,
         Invariances(s="y", r="-", R="-", D="y", G="-", t="y"),
@@ -215,8 +215,8 @@ MEASURES = (
         """Spearman's rank correlation of two rows.
 
         Each entry is replaced by its rank in the row; the value is Pearson's correlation of the
-        ranks. Equal entries share their mean rank; constant rows become zero rows. Pitfall: the
-        value depends on the basis.
+        ranks. If entries are equal, each of them gets the mean of their ranks. Constant rows
+        become zero rows. Pitfall: the value depends on the basis.
         """,
         Invariances(s="y", r="y", R="-", D="-", G="-", t="-"),
         transform=centred_ranks,

@@ -211,7 +211,7 @@ class Checkpoint:
         for key, value in (code_version | json.loads(json.dumps(dict(request)))).items():
             if stored_request.get(key) != value:
                 raise OccupiedError(
-                    "out must be a new directory or hold a run of the same request, got "
+                    "out must be a new directory or hold a run with the same arguments, got "
                     f"{str(folder)!r}, which holds a run with another {key}. To start again, "
                     "remove this directory"
                 )

@@ -350,7 +350,7 @@ def test_of_a_ranking_loss_the_mean_of_the_items_is_subtracted():
     query = by_name(report.invariant_baselines)["query_metric"]
     assert query.neighbors_kept == pytest.approx(kept(centred @ root), abs=1e-12)
     assert f"{kept(centred):.0%} of the neighbours remain" in report.verdict
-    assert "also stay the same if one vector is added to all items." in report.verdict
+    assert "also stay the same if the same vector is added to every item." in report.verdict
     assert any("measure centered_cosine" in line for line in report.advice)
 
     report = audit(shifted, users, k=5, trained_on="dot")

@@ -119,7 +119,7 @@ def test_audit_recognises_where_gradient_noise_balances():
     assert result.parametrization == "noise_balanced"
     assert "computed from its gradient noise and its weight decay" in result.verdict
     assert result.epochs_to_forget == pytest.approx(noise.epochs_to_forget)
-    assert f"in {noise.epochs_to_forget:,.3g} epochs" in result.verdict
+    assert f"After {noise.epochs_to_forget:,.3g} more epochs" in result.verdict
     plain = fastcos.audit(Q, P, k=3, trained_on="dot")
     assert plain.parametrization is None
     assert plain.epochs_to_forget is None

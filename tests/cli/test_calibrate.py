@@ -48,7 +48,7 @@ def test_commands_after_copies_calibrate_what_is_kept(files, capsys, monkeypatch
     own = ["--score", "0.7", "--out", "first", "--sample", "0", "--seed", "3"]
     assert main(["calibrate", *words, *own]) == 0
     printed = capsys.readouterr().out
-    refusal = "No threshold has a false-positive rate as low as 0.001, "
+    refusal = "No threshold has a false-positive rate as low as 0.001: "
     assert printed.splitlines()[1].startswith(refusal)
     lines = printed.partition("next:\n")[2].splitlines()
     commands = [shlex.split(line.partition("  # ")[0])[1:] for line in lines]

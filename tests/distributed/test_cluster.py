@@ -159,7 +159,7 @@ def test_top_k_refuses_invalid_arguments(client, rows, tmp_path):
     ):
         distributed.top_k(file, out=tmp_path / "out", working_memory=1e5)
     with pytest.raises(
-        ValueError, match=r"measure must not require a fit to the items, got .* A search"
+        ValueError, match=r"measure must be one that learns nothing from the items, got .* A search"
     ):
         distributed.top_k(file, measure="whitened_cosine", out=tmp_path / "out")
     with pytest.raises(ValueError, match="k must be"):

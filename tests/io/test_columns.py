@@ -392,7 +392,7 @@ def test_named_arrays_are_columns_of_a_table(tmp_path):
     refused(saved(v=ROWS, ids=[7.5, 9.0]), "column 'ids'", "'7.5'")
     refused(saved(v=ROWS, ids=[True, False]), "column 'ids'", "booleans")
     refused(saved(v=ROWS, ids=[7.0, np.nan]), "column 'ids'", "'nan'")
-    refused(saved(v=ROWS, ids=[1, 2, 3]), "columns of 2 rows, got ids of shape (3,)")
+    refused(saved(v=ROWS, ids=[1, 2, 3]), "arrays of 2 rows each, got ids of shape (3,)")
     refused(saved(v=ROWS, ids=np.array([0, 1], "datetime64[s]")), "'ids'", "datetime64[s]")
     refused(saved(v=[[1, 2j], [3, 4]]), "must hold")
     assert vectors_of(saved(v=np.array(ROWS) > 1)) == ([0, 1], [[0, 1], [1, 0]])

@@ -242,7 +242,7 @@ def test_parquet_bombs_are_refused(tmp_path, monkeypatch):
     assert path.stat().st_size < 10_000
     assert io.read_interactions(path).X.nnz == 1
     monkeypatch.setattr("fastcos.io.streams.LARGEST_FREE_SIZE", 1 << 20)
-    refused(path, " or to at most 100 times its size if that is more", "got 0.0 GiB")
+    refused(path, " or to 100 times its size on disk, whichever is larger", "got 0.0 GiB")
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.jsonl", "r.parquet"])

@@ -82,7 +82,7 @@ def test_read_labels_refuses_wrong_columns_and_few_classes(movies):
         io.read_labels(movies, [1, 2], column="genre")
     with pytest.raises(FastcosFormatError, match="item must name one column"):
         io.read_labels(movies, [1, 2], column="genres", item="id")
-    with pytest.raises(FastcosFormatError, match=r"two different labels, .* got 1$"):
+    with pytest.raises(FastcosFormatError, match=r"two different labels among .* got 1$"):
         io.read_labels(movies, [1, 2], column="genres")
 
 

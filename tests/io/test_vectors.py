@@ -432,7 +432,7 @@ def test_common_rows_match_by_id():
     assert rows(["b", "a", "c"], ["c", "x", "b"]) == [[0, 2], [2, 0]]
     assert rows([7, 5], [5, 6, 7]) == [[0, 1], [2, 0]]
     assert rows([0, 1, 2], [0, 1, 2]) == [[0, 1, 2], [0, 1, 2]]
-    with pytest.raises(FastcosFormatError, match="old must hold 3 items like new, because neither"):
+    with pytest.raises(FastcosFormatError, match=r"old must hold as many items as new \(3\), beca"):
         rows([0, 1, 2], [0, 1])
     with pytest.raises(FastcosFormatError, match="old must hold items of new"):
         rows(["a"], ["b"])

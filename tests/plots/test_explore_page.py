@@ -415,7 +415,7 @@ def test_items_page_refuses_wrong_rows():
     with pytest.raises(ValueError, match="items must be finite"):
         items_page(np.full((4, 2), np.nan))
     wide = np.ones((300, 1000))
-    with pytest.raises(ValueError, match="rows must be 2 to 280 items of this width, got 285"):
+    with pytest.raises(ValueError, match="rows must select 2 to 280 items, got 285"):
         items_page(wide, rows=range(285))
 
 
@@ -456,7 +456,7 @@ def test_wide_items_page_is_small_and_has_the_query_metric(browser, tmp_path):
 @pytest.mark.parametrize(("d", "most"), [(64, 2000), (256, 837), (384, 364), (768, 182)])
 def test_items_and_users_of_a_page_by_their_width(d, most):
     rows = np.random.default_rng(7).standard_normal((2001, d)).astype(np.float32)
-    with pytest.raises(ValueError, match=f"rows must be 2 to {most} items of this width"):
+    with pytest.raises(ValueError, match=f"rows must select 2 to {most} items"):
         items_page(rows, rows, rows=range(most + 1))
 
 

@@ -188,7 +188,7 @@ def test_page_leaves_out_rows_and_says_so():
         examples=few.examples | dict.fromkeys(others, few.examples[row.candidate]),
     )  # fmt: skip
     page = leaderboard_page(board)
-    assert "leaves out the 5 lowest candidates" in page
+    assert "leaves out the 5 candidates with the lowest scores" in page
     assert len(page.encode()) < 2_500_000
     block = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert block["rows"][block["baseline"]]["columns"]["measure"] == "cosine"
@@ -197,14 +197,14 @@ def test_page_leaves_out_rows_and_says_so():
 def test_axis_is_of_the_rows_shown_first_and_clips_the_others(compared):
     board = compared[1].leaderboard
     first = {row.candidate for row in board.best_per_measure()} | {board.baseline}
-    assert "A dot that is cut off" not in leaderboard_page(replace(
+    assert "If a dot is cut off" not in leaderboard_page(replace(
         board, rows=[row for row in board.rows if row.candidate in first]
     ))  # fmt: skip
     bad = board.rows[-1]
     assert bad.candidate not in first
     bad = bad._replace(score=type(bad.score)(-50.0, -60.0, -40.0))
     page = leaderboard_page(replace(board, rows=[*board.rows[:-1], bad]))
-    assert "A dot that is cut off at an end of the axis marks a score beyond this end" in page
+    assert "If a dot is cut off at an end of the axis, its score lies outside the axis" in page
     drawn = re.findall(r'class="range" d="M([\d.]+) 10H([\d.]+)"/><circle cx="([\d.]+)"', page)
     places = np.array(drawn, dtype=float)
     assert places[-1].tolist() == [0, 0, 0]

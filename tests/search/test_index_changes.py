@@ -311,7 +311,7 @@ def test_a_lost_capability_is_said_once_and_changes_nothing():
 
     X = np.random.default_rng(0).standard_normal((60, 8))
     index, plain = SimilarityIndex(Logged()).fit(X), SimilarityIndex().fit(X)
-    text = r"packs all items again after every change, because Logged overrides encode_items\."
+    text = r"packs all items again, because Logged overrides encode_items\."
     with pytest.warns(UserWarning, match=text):
         index.add(3 + X[:3])
     with warnings.catch_warnings():

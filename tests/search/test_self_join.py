@@ -223,5 +223,7 @@ def test_explain_knows_self_joins():
     assert explained.plans[0].kernel == "self_join"
     assert "each pair of blocks is compared once" in str(explained)
     assert explained.estimate.multiply_adds < 0.6 * twice.estimate.multiply_adds
-    with pytest.raises(ValueError, match="n_queries must be n_items in a self-join, got 5 and 6"):
+    with pytest.raises(
+        ValueError, match="n_queries must equal n_items in a self-join, got 5 and 6"
+    ):
         fastcos.explain_top_k(5, 6, 3, k=2, is_self_join=True)

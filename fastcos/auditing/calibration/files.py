@@ -20,9 +20,10 @@ _READING = (
     "The entry counts[i] is the number of pairs whose score lies in bin i. The lower edge of bin i "
     "is low + (first_bin + i) * width, and every bin is one width wide. To obtain the share of "
     "random pairs that score at least the lower edge of bin i, add up counts[i] and all later "
-    "counts, and divide the sum by n_pairs. The counts are too small for a precise share if fewer "
-    "than 100 pairs reach a score above tail.start. The share of pairs that reach such a score is "
-    "tail.share * (1 + tail.shape * (score - tail.start) / tail.scale) ** (-1 / tail.shape)."
+    "counts, and divide the sum by n_pairs. If fewer than 100 pairs reach a score above "
+    "tail.start, the counts are too small for a precise share. The share of pairs that reach such "
+    "a score is tail.share * (1 + tail.shape * (score - tail.start) / tail.scale) ** (-1 / "
+    "tail.shape)."
 )
 
 

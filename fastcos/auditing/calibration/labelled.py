@@ -90,8 +90,8 @@ class LabelledCalibration(Record):
                     "The probability that a pair is relevant depends on the share of relevant "
                     "pairs among all pairs. Among the labelled pairs, this share is usually far "
                     f'higher. The column "if {_PREVALENCES[1]:g} relevant" shows the probability '
-                    f"under the assumption that a share of {_PREVALENCES[1]:g} of all pairs is "
-                    f"relevant. The method that estimated the probabilities is {self.method}.",
+                    f"if the share of relevant pairs among all pairs is {_PREVALENCES[1]:g}. The "
+                    f"method that estimated the probabilities is {self.method}.",
                 ),
                 [Table(title, header, rows)],
                 figures=[Figure("operating_curve", self, 260, label)],

@@ -219,9 +219,9 @@ class Calibration(PairDistribution):
         if not self.is_reachable(self.fpr):
             top = float(self.p_value(self.edges[-1]))
             return (
-                f"No threshold has a false-positive rate as low as {self.fpr:g}, because a share "
-                f"of {top:.2g} of all random pairs has the largest {self.measure}, which is "
-                f"{self.edges[-1]:.3f}. The usual reason is that some items are duplicates."
+                f"No threshold has a false-positive rate as low as {self.fpr:g}: the largest "
+                f"{self.measure} is {self.edges[-1]:.3f}, and a share of {top:.2g} of all random "
+                "pairs reaches it. The usual reason is that some items are duplicates."
             )
         interval = "extrapolated by a model of the tail, without a confidence interval"
         if self.fpr >= self.carried_fpr:
@@ -251,16 +251,16 @@ class Calibration(PairDistribution):
             return text
         low, high = self.rate_range(score, self.rescaling.condition)
         text += (
-            " After a linear map that stretches directions by factors between 1 and "
-            f"{self.rescaling.condition:g}, the probability of a {self.measure} of {score:g} or "
-            f"more is between {low:.2g} and {high:.2g}."
+            " If a linear map stretches directions by factors between 1 and "
+            f"{self.rescaling.condition:g}, a random pair has a {self.measure} of {score:g} or "
+            f"more with a probability between {low:.2g} and {high:.2g}."
         )
         if not self.rescaling.spans(score):
             return text
         return (
             f"This model does not determine whether a {self.measure} of {score:g} reaches the "
-            f"threshold. Some rescalings with factors between 1 and {self.rescaling.condition:g} "
-            f"move the threshold for a false-positive rate of {self.rescaling.fpr:g} below "
+            f"threshold for a false-positive rate of {self.rescaling.fpr:g}. Some rescalings with "
+            f"factors between 1 and {self.rescaling.condition:g} move this threshold below "
             f"{score:g}, and others move it above {score:g}. {text}"
         )
 
@@ -278,14 +278,15 @@ class Calibration(PairDistribution):
             busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
             notes.append(
-                "The false-positive rate differs between queries. At the threshold for a mean rate "
-                f"of {RATES[level]:g}, 90 % of the queries have a rate between {low:.2g} and "
-                f"{high:.2g}. Of the pairs that reach this threshold, {busiest:.0%} come from the "
-                "1 % of the queries (at least one query) that have the highest rates. The "
-                f"confidence intervals therefore count {pairs_per_independent[level]:,.0f} pairs "
-                "as one independent pair. "
-                "The intervals may still be too narrow if some rows form one tight cluster. "
-                "The measure query_normalized corrects for differences between queries."
+                "The false-positive rate differs between queries. If the threshold is chosen so "
+                f"that the mean rate is {RATES[level]:g}, the rates of 90 % of the queries lie "
+                f"between {low:.2g} and {high:.2g}. The queries with the highest rates (1 % of all "
+                f"queries, but at least one query) account for {busiest:.0%} of the pairs that "
+                "reach this threshold. In the confidence intervals, "
+                f"{pairs_per_independent[level]:,.0f} pairs therefore count only as one "
+                "independent pair. The intervals may still be too narrow if some rows form one "
+                "tight cluster. The measure query_normalized corrects for differences between "
+                "queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
@@ -309,9 +310,9 @@ class Calibration(PairDistribution):
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             notes.append(
-                f"Do not use rates below {OBSERVED / self.n_pairs:.1g}. Their thresholds are "
-                "computed by the model of the tail, which does not fit the highest scores. The "
-                "Kolmogorov-Smirnov distance between "
+                f"Do not use rates below {OBSERVED / self.n_pairs:.1g}. The thresholds for "
+                "such rates come from the model of the tail, and this model does not fit the "
+                "highest scores. The Kolmogorov-Smirnov distance between "
                 f"the model and the scores is {self.tail.distance:.2f}."
             )
         return tuple(notes)
@@ -327,13 +328,13 @@ class Calibration(PairDistribution):
         )
         if (tail := self.tail) is not None:
             model = (
-                "The share of pairs that reach a score is counted if there are at least 100 such "
-                "pairs. For a higher score, a model of the tail computes this share. The model is "
-                "a generalised Pareto distribution that was "
-                f"fitted to the {tail.n_pairs:,} highest scores. The distribution starts at "
-                f"{tail.start:.3f}, with shape {tail.shape:.2f} and scale {tail.scale:.3g}. The "
-                "Kolmogorov-Smirnov distance between the model and the observed distribution is "
-                f"{tail.distance:.3f}; a distance of 0 would mean that the two are equal."
+                "If at least 100 pairs reach a score, these pairs are counted to obtain their "
+                "share of all pairs. For a higher score, a model of the tail estimates this share. "
+                "The model is a generalised Pareto distribution that was fitted to the "
+                f"{tail.n_pairs:,} highest scores. The distribution starts at {tail.start:.3f}, "
+                f"with shape {tail.shape:.2f} and scale {tail.scale:.3g}. The Kolmogorov-Smirnov "
+                f"distance between the model and the observed distribution is {tail.distance:.3f}; "
+                "a distance of 0 would mean that the two are equal."
             )
         distribution = Section(
             "How scores of random pairs are distributed",
@@ -350,16 +351,18 @@ class Calibration(PairDistribution):
         method = Section(
             "How to read this",
             (
-                "A few random pairs are related. The rate among unrelated pairs is therefore not "
-                "higher than the stated rate. If related pairs are rare, the rate among unrelated "
-                "pairs is nearly as high as the stated rate. "
+                "Each stated rate is a share of all random pairs, and a few random pairs are "
+                "related. Among unrelated pairs, the share that reaches the threshold is therefore "
+                "at most the stated rate. If related pairs are rare, this share is nearly as high "
+                "as the stated rate. "
                 "The rates hold only for rows that come from the same source as the rows of "
                 "this calibration. Calibrate again for another model, language or collection.",
-                f"All scores are counted in bins of width {self.width:.2g}. The counts are exact, "
-                "except that a rounding error may move a score across the edge of a bin. Several "
-                "pairs contain the same row, so the pairs are not independent. The intervals are "
-                "therefore computed from a smaller number of independent pairs. A bootstrap of the "
-                "rows estimates this smaller number.",
+                f"The scores are sorted into bins of width {self.width:.2g}, and the pairs in "
+                "each bin are counted. The counts are exact, except that a rounding error may "
+                "move a score across the edge of a bin. Several pairs contain the same row, so "
+                "the pairs are not independent. To compute the intervals, we therefore estimate "
+                "how many independent pairs would be as informative as these pairs. The estimate "
+                "comes from a bootstrap of the rows.",
                 f"Data: SHA-256 {self.dataset}.",
             ),
         )
@@ -393,11 +396,11 @@ class Calibration(PairDistribution):
         return Section(
             "Which threshold has which error rate?",
             (
-                "The rate is the share of random pairs that reach the threshold. Random pairs that "
-                "reach the threshold count as false positives. The 99 % interval shows how "
-                "uncertain the threshold is, because the rows are only a sample. The column "
-                f'"found by chance in {n_items:,} items" shows, for one query, how many random '
-                "items are expected to reach the threshold.",
+                "The rate is the share of random pairs that reach the threshold. Random pairs "
+                "that reach the threshold count as false positives. The rows are only a sample, "
+                "so the threshold is uncertain; the 99 % interval shows how uncertain it is. The "
+                f'column "found by chance in {n_items:,} items" shows, for one query, how many '
+                "random items are expected to reach the threshold.",
             ),
             [Table(title, header, rows)],
             verdict=self._of_one_rate(),

@@ -83,17 +83,18 @@ class ThresholdRange(Record):
                 "How far a rescaling moves the threshold",
                 (
                     "A rescaling D multiplies each latent dimension of the users by a number, and "
-                    "divides the same dimension of the items by this number. Dot products of users "
-                    "and items stay the same, but cosines change. Training has chosen D if the "
-                    "model was trained on cosines, or if it was trained until convergence with "
-                    "weight decay on users and items. If training has chosen D, the range only "
-                    "shows how sensitive the threshold is to D.",
-                    f"A search on the pairs of {self.n_rows:,} items found the lowest and the "
-                    "highest threshold. The search may have missed a rescaling, so the true range "
-                    "is at least as wide as the range that the search found. The entry "
-                    '"bounds on the threshold" shows two numbers. After every linear map of '
-                    f"condition {self.condition:g} or less, the threshold lies between these two "
-                    "numbers.",
+                    "divides the same dimension of the items by this number. Dot products of "
+                    "users and items stay the same, but cosines change. Training has chosen D if "
+                    "the model was trained on cosines, or if it was trained until convergence "
+                    "with weight decay on users and items. If training has chosen D, the "
+                    "threshold is not arbitrary, and the range shows only how sensitive the "
+                    "threshold is to D.",
+                    f"On the pairs of {self.n_rows:,} items, we searched for the rescalings that "
+                    "move the threshold furthest down and furthest up. The search may have missed "
+                    "a rescaling, so the true range is at least as wide as the range that the "
+                    'search found. The entry "bounds on the threshold" shows two numbers. No '
+                    f"linear map of condition {self.condition:g} or less moves the threshold "
+                    "beyond these two numbers.",
                 ),
                 facts={
                     f"threshold for a rate of {self.fpr:.2g}, without a rescaling": self.given,

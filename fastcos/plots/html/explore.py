@@ -36,10 +36,10 @@ _N_EXAMPLES = 3
 # replay begins with the first special case of the paper, and ends with the model of Eq. 2.
 _SENTENCES = {
     "orthonormal": "D = S^1/2 is the paper's first special case: the items are the right "
-    "singular vectors, which are not scaled. With all dimensions, an item would be similar only to "
-    "itself.",
-    "identity": "D = I is the symmetric solution (Eq. 5 of the paper). The loss does not prefer "
-    "this solution to others.",
+    "singular vectors, which are not scaled. If the model had full rank, an item would be similar "
+    "only to itself.",
+    "identity": "D = I is the symmetric solution (Eq. 5 of the paper). With every other D, "
+    "the loss is the same.",
     "weights": "D = S^-1/2 is the paper's second special case: the cosines compare the rows of "
     "W = AB'.",
     "balanced": "With D = Σ^-1/2, the dimensions of Eq. 1 are scaled as in the solution of Eq. 2 "
@@ -87,9 +87,9 @@ _METHOD = (
     "The address of the page stores what the page shows. Copy the address to share what you see.",
 )
 _FIGURE_METHOD = (
-    "The diagonal matrix Σ contains the singular values of the interactions. Eq. 1 shrinks each "
-    "direction; the diagonal matrix S = Σ²/(Σ²+λ) contains the share of each direction that "
-    "remains. The matrix V contains the right singular vectors of the interactions. The items are "
+    "The diagonal matrix Σ contains the singular values of the interactions. Eq. 1 multiplies "
+    "each direction by a factor of at most 1; the diagonal matrix S = Σ²/(Σ²+λ) contains these "
+    "factors. The matrix V contains the right singular vectors of the interactions. The items are "
     "the rows of V S^1/2 D^-1.",
     "The AUC is the probability that two items with the same label have a larger cosine than two "
     "items with different labels. An AUC of 0.5 is chance level. MAP@R measures how many of the "
@@ -98,7 +98,8 @@ _FIGURE_METHOD = (
     "The accuracy is the share of items whose predicted label is correct.",
     "If you choose another rank, the page uses the first columns of the same singular value "
     "decomposition. If you choose another λ for Eq. 1, S changes, and the λ of Eq. 2 changes, too. "
-    "Both equations therefore begin to suppress directions at the same singular value.",
+    "Both equations therefore suppress the directions whose singular values are below about the "
+    "same limit.",
 )
 _ITEMS_METHOD = (
     "The diagonal matrix Q contains the norms of the columns of the items, and P contains the "
@@ -419,7 +420,10 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
         numbers = validation.as_item_numbers("rows", rows, p)
         if not 2 <= len(numbers) <= max_items:
             got = len(numbers)
-            raise ValueError(f"rows must be 2 to {max_items} items of this width, got {got}")
+            raise ValueError(
+                f"rows must select 2 to {max_items} items, got {got}. The more columns the items "
+                "have, the fewer items fit on the page"
+            )
         return numbers, f"The page shows the {len(numbers):,} selected items of {p:,}."
     order = np.arange(p) if popularity is None else np.argsort(-popularity, kind="stable")
     if p <= max_items:

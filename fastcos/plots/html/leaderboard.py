@@ -104,12 +104,16 @@ def leaderboard_page(
         "key": "A dot shows the score of a candidate, and a line shows its 95 % interval"
         + (". The dotted line marks the chance level" if chance is not None else "")
         + (
-            ". A dot that is cut off at an end of the axis marks a score beyond this end"
+            ". If a dot is cut off at an end of the axis, its score lies outside the axis"
             if has_cut_dots
             else ""
         )
-        + ". The data cannot distinguish the candidates in colour from the recommended candidate."
-        + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
+        + ". The recommended candidate is drawn in colour, and so is every candidate that is not "
+        "significantly worse."
+        + (
+            f" The page leaves out the {n_left_out:,} candidates with the lowest scores."
+            * (n_left_out > 0)
+        ),
         "sections": sections,
         "columns": columns,
         "score": leaderboard.score,

@@ -363,8 +363,8 @@ def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     near = {row[0]: row[1] for row in calibrate(near).thresholds().tables[0].rows}
     assert 0.9995 < float(near["0.1"]) < 1
     assert calibration.verdict.startswith(
-        "No threshold has a false-positive rate as low as 0.0001, because a share of 0.0098 of all "
-        "random pairs has the largest cosine, which is 1.000."
+        "No threshold has a false-positive rate as low as 0.0001: the largest cosine is 1.000, and "
+        "a share of 0.0098 of all random pairs reaches it."
     )
     assert calibrate(rows[39:], fpr=1e-3).is_reachable(1e-3)
     calibration.save(tmp_path / "calibration.json")
