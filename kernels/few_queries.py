@@ -312,10 +312,11 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
 
 @inlined_kernel
 def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffers):
-    """Estimate the largest K of query i in each panel; return the rank-th largest of the estimates.
+    """Return the `rank`-th largest of the estimates for query i; each panel has one estimate.
 
-    ``estimate_panels`` computes the estimates. `lo` is the number of the first panel. If the
-    rank-th largest estimate is below `minimum`, the function returns `minimum`.
+    ``estimate_panels`` estimates the largest K of the query in each panel. `lo` is the number
+    of the first panel. If the `rank`-th largest estimate is below `minimum`, the function returns
+    `minimum`.
     """
     n_panels, panel_estimates = largest_products.shape[0], buffers.panel_estimates
     estimate_panels(

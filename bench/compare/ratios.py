@@ -22,8 +22,8 @@ def ratio_of(theirs, ours):
     Parameters
     ----------
     theirs, ours : list of list of float
-        The seconds of the two libraries: one list per process, with one number per turn. Both
-        libraries took the same turn of a process at the same moment. The lists of a slow library
+        The seconds of the two libraries: one list per process, with one number per turn. Two
+        turns with the same number were measured at about the same time. The lists of a slow library
         are shorter, because it took part only in the first turns of each process.
 
     Returns

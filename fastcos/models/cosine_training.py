@@ -113,10 +113,10 @@ def split_held_out(
 def train(
     X: sp.csr_array, settings: SimpleNamespace, seed: int, progress: parallel.Progress | None
 ) -> TrainingResult:
-    """Return the result of training on X (n, p), which is canonical, non-negative and not empty.
+    """Train a model on X (n, p), and return the result of the training.
 
-    `settings` contains the validated parameters of CosineMF. Results are bit-for-bit identical for
-    any number of threads.
+    X must be in canonical form, non-negative and not empty. `settings` contains the validated
+    parameters of CosineMF. Results are bit-for-bit identical for any number of threads.
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
     training_X, held_out_X = split_held_out(X, settings.validation_fraction, streams[0])

@@ -214,8 +214,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
             # Since this call read the header, a writer may have replaced the header, and may have
-            # removed the files that the old header names. If there is a new header, the files that
-            # the new header names are read.
+            # removed the files that the old header names. The files are then read as the new
+            # header names them.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None

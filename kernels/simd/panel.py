@@ -42,8 +42,8 @@ N_STATISTICS = 5
 # with such products.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, UNREFINED_RESIDUAL_NORM = range(5)
 N_BOUND_TERMS = 5
-# Projected codes have bound terms of their own, also in an array of the shape (5, 32). The first
-# row of this array, STEP_RATIO, does not hold thresholds. For each query, it holds the step of the
+# A second array of the shape (5, 32) holds the bound terms for projected codes. The first row of
+# this array, STEP_RATIO, does not hold thresholds. For each query, it holds the step of the
 # full codes divided by the step of the projected codes. A threshold for the full codes, multiplied
 # by this ratio, is the threshold for the projected codes. The last row, REMAINDER_NORM, holds the
 # norm of the remainder of each query. The remainder of a query is the query minus its projection.

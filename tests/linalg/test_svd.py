@@ -299,8 +299,8 @@ def test_svd_progress_extrapolates_the_total():
     report.add(32)
     report.check(1e-1)
     report.add(32)
-    # The last 32 columns reduced the error to a tenth. The error must still fall by a factor of
-    # 10^4, that is, to a tenth four more times. The report therefore expects 4 x 32 more columns.
+    # The last 32 columns divided the error by 10. The error must still be divided by 10^4, so the
+    # report expects 4 x 32 more columns.
     report.check(1e-2)
     report.add(1)
     report.check(1.0)  # The error did not decrease, so no rate can be estimated.

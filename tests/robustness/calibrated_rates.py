@@ -2,8 +2,8 @@
 
     python -m tests.robustness.calibrated_rates EXPERIMENT
 
-- null: counts in bins the cosines of all pairs of 20,000 rows (64 columns), compares these counts
-  with counts of the float64 cosines, and reports the time.
+- null: makes a histogram of the cosines of all pairs of 20,000 rows (64 columns), compares it with
+  a histogram of the float64 cosines, and reports the time.
 - sampled: calibrates 1,000,000 rows (128 columns), once with a sample of 5,000 and once with a
   sample of 20,000, and reports the time and the thresholds of both calibrations.
 - held_out: in six data sets, computes thresholds from one half of the rows, and measures the share

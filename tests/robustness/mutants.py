@@ -67,8 +67,8 @@ TARGETS = {
     ),
 }
 # A mutant counts as an endless loop if its tests exceed one of two limits. The limit on processor
-# time is LEAST_TIME seconds plus TIMES the usual time of the tests. The limit on wall time is
-# LONGEST_WAIT seconds.
+# time is LEAST_TIME seconds, plus the usual time of the tests multiplied by TIMES. The limit on
+# wall time is LONGEST_WAIT seconds.
 LEAST_TIME, TIMES, LONGEST_WAIT = 1.0, 3.0, 900
 
 SWAPPED: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {

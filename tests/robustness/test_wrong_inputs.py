@@ -29,7 +29,7 @@ COUNTS = (RNG.random((30, 20)) < 0.4).astype(float)
 NOT_FINITE = np.where(np.arange(80).reshape(20, 4) == 7, np.nan, ROWS)
 INFINITE = np.where(np.arange(80).reshape(20, 4) == 7, np.inf, ROWS)
 LABELS = [0, 1] * 10
-# No function is called at import, because its kernels would be compiled before any test runs.
+# The neighbours are written down here, because top_k would compile kernels before any test runs.
 LISTS = (np.arange(20)[:, None] + [1, 2, 3]) % 20
 NEIGHBORS = fastcos.Neighbors(LISTS, np.ones((20, 3), np.float32))
 DATES = np.full((20, 4), "2026-01-01", "datetime64[D]")
