@@ -1,5 +1,6 @@
 """All tests use one BLAS thread, react to Ctrl-C as in a terminal, and restore the settings."""
 
+import atexit
 import functools
 import gc
 import os
@@ -20,6 +21,19 @@ gc.set_threshold(50_000)
 # A shell without job control starts background jobs with SIGINT ignored, and the children of these
 # jobs inherit this setting.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_at_once(process):
+    if os.getpid() == process:  # and not in a forked child, whose exit status would be lost
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+# Python takes 3 s to free what a test process has imported and compiled. A process of xdist has
+# sent all reports before it ends. Coverage saves its data later.
+if "PYTEST_XDIST_WORKER" in os.environ and "coverage" not in sys.modules:
+    atexit.register(_end_at_once, os.getpid())
 
 
 # Many tests start a Python process, which would otherwise compile every module of fastcos again.
