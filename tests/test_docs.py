@@ -66,13 +66,17 @@ REFERENCE = "".join(
 
 
 # These pages compile kernels that no other default test needs: certificates for float32 and float64
-# rows, searches of float32 rows for float64 queries, and the training of CosineMF.
+# rows, searches of float32 rows for float64 queries, the training of CosineMF, and matrices with
+# 64-bit indices.
 LONG_PAGES = {
     ROOT / "docs" / page
     for page in (
         "tutorial/simulated.md",
         "howto/audit.md",
         "howto/switch_model.md",
+        "howto/decide.md",
+        "howto/files.md",
+        "howto/retrain.md",
         "reference/models.md",
     )
 }

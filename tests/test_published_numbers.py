@@ -87,6 +87,7 @@ def test_record_names_everything_that_is_published():
         assert [line["name"] for line in csv.DictReader(file)] == list(PUBLISHED)
 
 
+@pytest.mark.slow
 def test_commits_of_the_record_are_in_the_history():
     """After a rebase, a commit of the old branch is lost, so the age of its numbers is unknown."""
     if not commits_to("docs"):

@@ -152,7 +152,7 @@ def gradients_weight_decay(X, A, B, strength):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("strength", [0.3, 2.0])
+@pytest.mark.parametrize("strength", [0.3, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_gradient_descent_reaches_the_closed_form(objective, strength):
     X = random_interactions(n=8, p=4, seed=3)
     value = OBJECTIVES[objective]

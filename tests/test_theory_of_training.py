@@ -386,6 +386,7 @@ def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
     assert np.linalg.cond(Q) < 1.02 < before
 
 
+@pytest.mark.slow
 def test_als_with_decay_on_users_ends_orthonormal_for_data_of_full_rank():
     """Lemma C(b) assumes data of rank k, but also describes the result for data of full rank."""
     rng = np.random.default_rng(14)

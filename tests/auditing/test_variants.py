@@ -136,6 +136,7 @@ def repeated_rows():
     return items, rng.standard_normal((60, 7)).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_variants_keep_equal_rows_equal_in_any_block():
     items, users = repeated_rows()
     own, others = moments_of(items), moments_of(users)

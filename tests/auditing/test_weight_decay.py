@@ -39,6 +39,7 @@ def als_wr():
     return P, Q, is_rated.sum(axis=1), is_rated.sum(axis=0)
 
 
+@pytest.mark.slow
 def test_weighted_decay_equals_weighted_grams(als_wr):
     P, Q, activity, popularity = als_wr
     left, right = (rows.T @ (counts[:, None] * rows) for rows, counts in

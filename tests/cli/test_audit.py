@@ -200,6 +200,7 @@ def test_audit_explore_of_a_model_shows_the_most_popular_first(tmp_path):
     assert f'"names":["id {np.argmax(counts)}"' in page.read_text("utf8")
 
 
+@pytest.mark.slow
 def test_audit_explore_with_wrong_input_is_one_line(files, capsys):
     np.save(files / "one.npy", np.ones((1, 4)))
     np.save(files / "nan.npy", np.full((20, 4), np.nan))

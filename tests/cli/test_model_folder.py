@@ -161,6 +161,7 @@ def test_wrong_folders_and_files_are_refused(folder, tmp_path, capsys):
         assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, tmp_path, capsys):
     assert "The model was trained on dot products" in audited
     assert "Suppose that the predictions are dot products" not in audited

@@ -130,6 +130,7 @@ def test_compare_default_strengths_share_a_knee(data):
     assert parameters["weight_decay"] == pytest.approx(np.sqrt(parameters["regularization"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "names"), [("dropout", {"identity", "mine"}), ("weight_decay", {EQ2})]
 )
@@ -172,6 +173,7 @@ def test_compare_progress_ends_at_its_total(data):
     assert {total for _, total in evaluated} == {len(evaluated) - 1}
 
 
+@pytest.mark.slow
 def test_compare_is_identical_on_one_and_two_threads(data, comparison, monkeypatch):
     X, clusters = data
     monkeypatch.setenv("FASTCOS_N_THREADS", "1")

@@ -171,6 +171,7 @@ def test_label_task_of_some_items_ranks_no_others():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_label_task_draws_queries_per_label_and_weights_them():
     rng = np.random.default_rng(4)
     # Of the 2,400 items, 100 have label 1.
@@ -254,6 +255,7 @@ def test_shuffled_labels_are_rarely_accepted():
     assert accepted <= 2
 
 
+@pytest.mark.slow
 def test_compare_vectors_recommends_centring():
     rows, labels = blobs()
     comparison = compare_vectors(rows, labels)
@@ -265,6 +267,7 @@ def test_compare_vectors_recommends_centring():
     assert names == {name for name in list_measures() if not name.startswith(elsewhere)}
 
 
+@pytest.mark.slow
 def test_compare_vectors_rejects_shuffled_labels():
     rows, labels = blobs()
     shuffled = np.random.default_rng(0).permutation(labels)
@@ -310,6 +313,7 @@ def test_held_out_task_hides_interactions():
     assert (X - known).min() == 0  # The known interactions are part of X.
 
 
+@pytest.mark.slow
 def test_compare_counts_popularity_without_held_out():
     X, clusters = clustered_interactions()
     counted = []
@@ -334,6 +338,7 @@ def test_compare_counts_popularity_without_held_out():
     assert counted[-1].sum() == X.nnz
 
 
+@pytest.mark.slow
 def test_compare_evaluates_user_item_scores_once():
     X, _ = clustered_interactions(600, 80)
     comparison = compare(X, n_components=6, measures=["user_item_dot"], grid=False)
@@ -397,6 +402,7 @@ def test_compare_evaluates_each_rescaling_once():
     assert leaderboard.baseline == Candidate("cosine", "identity")
 
 
+@pytest.mark.slow
 def test_compare_eq2_cosine_is_the_cosine_under_eq2():
     X, clusters = clustered_interactions()
     leaderboard = compare(
@@ -472,6 +478,7 @@ def test_compare_fits_a_model_per_preprocessing():
     assert len({round(row.score.value, 12) for row in leaderboard.rows}) > 20
 
 
+@pytest.mark.slow
 def test_compare_takes_measure_objects():
     X, clusters = clustered_interactions()
     S = get_measure("soft_cosine", matrix=np.diag([4.0, 3, 2, 1, 1, 1]))

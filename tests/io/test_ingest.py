@@ -33,7 +33,7 @@ def assert_same(shards, data):
 
 
 @pytest.mark.parametrize("texts", [True, False])
-@pytest.mark.parametrize("duplicates", ["sum", "last", "max"])
+@pytest.mark.parametrize("duplicates", ["sum", "last", pytest.param("max", marks=pytest.mark.slow)])
 def test_ingest_equals_read_interactions(tmp_path, texts, duplicates):
     path = table(tmp_path, texts=texts)
     shards = ingest_interactions(path, tmp_path / "x", duplicates=duplicates, entries_per_shard=400)

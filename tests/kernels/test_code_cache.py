@@ -789,6 +789,7 @@ os.access = lambda path, mode: "secret" not in str(path) and access(path, mode)
 """
 
 
+@pytest.mark.slow
 def test_searches_without_a_home_directory_are_answered(tmp_path):
     printed, _ = searches(tmp_path, NO_HOME)
     assert printed == ["True", "None"]

@@ -20,7 +20,13 @@ ALGORITHMS = {
     "race after 2 draws": {"race_from": NEVER, "max_draws": 2},
     "race after 5 draws": {"race_from": NEVER, "max_draws": 5},
 }
-each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+each_algorithm = pytest.mark.parametrize(
+    "algorithm",
+    [
+        pytest.param(settings, id=name, marks=[pytest.mark.slow] * ("after" in name))
+        for name, settings in ALGORITHMS.items()
+    ],
+)
 
 
 def sampled(

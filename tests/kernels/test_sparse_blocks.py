@@ -12,7 +12,10 @@ from tests.kernels.inputs import frozen
 
 N, P = 5000, 37
 CUTS = np.array([0, 1, 2000, 4048, N])
-pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
+# Only products with factors that exceed the cache call these kernels. Compiling them takes 2 s.
+pytestmark = [
+    pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR"), pytest.mark.slow,
+]  # fmt: skip
 
 
 def random_matrix(index_dtype, value_dtype):

@@ -36,7 +36,7 @@ def factor(rng, rows, width, dtype):
 
 KINDS = [
     (np.int32, np.float32, np.float32),
-    (np.int32, None, np.float32),
+    pytest.param(np.int32, None, np.float32, marks=pytest.mark.slow),
     pytest.param(np.int32, np.float32, np.float64, marks=pytest.mark.slow),
     pytest.param(np.int32, np.float64, np.float64, marks=pytest.mark.slow),
     pytest.param(np.int64, np.float32, np.float32, marks=pytest.mark.slow),

@@ -237,15 +237,11 @@ def small_cache(monkeypatch):
     monkeypatch.setattr(cpu, "fast_cache_bytes", lambda: 1 << 20)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_cache")
 @pytest.mark.parametrize(
     ("dtype", "values"),
-    [
-        (np.float32, "numbers"),
-        pytest.param(np.float32, "ones", marks=pytest.mark.slow),
-        pytest.param(np.float64, "numbers", marks=pytest.mark.slow),
-        pytest.param(np.float64, "ones", marks=pytest.mark.slow),
-    ],
+    [(dtype, values) for dtype in (np.float32, np.float64) for values in ("numbers", "ones")],
 )
 def test_products_in_pieces_have_the_same_bits(wide, rng, dtype, values):
     X = wide.astype(dtype)

@@ -99,6 +99,7 @@ def test_pair_auc_sorts_up_to_the_documented_size():
     assert binned.low < binned.high
 
 
+@pytest.mark.slow
 def test_pair_auc_is_independent_of_tasks():
     n = 3_000  # with this many rows, there are too many pairs to sort
     items, labels = oracles.blobs(3, n=n, d=2)

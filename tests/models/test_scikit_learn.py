@@ -60,6 +60,7 @@ def test_clone_copies_parameters_only(estimator, parameter, values, data):
     np.testing.assert_array_equal(dense(copy.fit(X).transform(X)), dense(fitted.transform(X)))
 
 
+@pytest.mark.slow
 @each
 def test_grid_search_over_a_pipeline(estimator, parameter, values, data):
     X, y = data

@@ -177,6 +177,7 @@ def test_a_child_keeps_the_limit_of_the_thread_that_forks(run_alone):
     run_alone(FORK.format(around="parallel.one_blas_thread()", check=check))
 
 
+@pytest.mark.slow
 def test_a_child_lifts_the_limit_of_a_thread_that_it_lacks(run_alone):
     fork = FORK.format(around="contextlib.nullcontext()", check="assert blas_threads() == {2}")
     lines = "".join(f"    {line}\n" for line in fork.strip().splitlines())

@@ -377,7 +377,7 @@ def test_run_does_not_wait_for_blocks_of_other_callers():
 # progress
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 4])
+@pytest.mark.parametrize("n_threads", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_progress_reaches_the_total_in_the_calling_thread(n_threads):
     seen, callers = [], set()
 

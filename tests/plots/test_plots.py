@@ -96,6 +96,7 @@ def test_maps_name_the_labels_beside_their_blocks():
     assert not any(len(ax.get_yticks()) for ax in others)
 
 
+@pytest.mark.slow
 def test_maps_without_labels_are_not_called_sorted_by_label():
     X, _ = clustered_interactions()
     display = SimilarityMapsDisplay.from_comparison(compare(X, n_components=4, measures=["dot"]))

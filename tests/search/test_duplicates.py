@@ -57,7 +57,7 @@ def separately(X):
 
 
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "csls", "mutual_proximity"])
-@pytest.mark.parametrize("exclude_self", [True, False])
+@pytest.mark.parametrize("exclude_self", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "allowed",
     [None, slice(0, None, 2), pytest.param(slice(100, 700), marks=pytest.mark.slow)],

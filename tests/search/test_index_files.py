@@ -60,7 +60,7 @@ def test_a_second_save_writes_what_is_new(saved):
     assert opened.n_items_ == 6098
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "whitened_cosine", "csls"])
 def test_an_opened_index_answers_and_changes_as_the_saved_one(tmp_path, measure, dtype):
     index = SimilarityIndex(measure).fit(gaussian(500, dtype=dtype))

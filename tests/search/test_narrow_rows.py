@@ -130,8 +130,9 @@ def test_large_narrow_rows_make_no_wide_copy():
 
 # A full panel of these rows is searched without packing. Compiling the kernels for this search
 # takes 35 s.
+@pytest.mark.slow
 @pytest.mark.parametrize("n_items", [8, pytest.param(40, marks=pytest.mark.long)])
-@pytest.mark.parametrize("dtype", [np.int8, pytest.param(np.float16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [np.int8, np.float16])
 def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):
     rng = np.random.default_rng(0)
     X = rng.integers(-3, 4, (n_items, 70_000)).astype(dtype)

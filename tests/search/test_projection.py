@@ -163,11 +163,10 @@ def test_queries_of_two_kinds_share_a_block(first, isa):
         np.testing.assert_array_equal(found.indices, truth[:, :k])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("metric", ["cosine", "dot", "euclidean"])
-@pytest.mark.parametrize(
-    "depth", [15, *(pytest.param(d, marks=pytest.mark.slow) for d in (1, 126))]
-)
+@pytest.mark.parametrize("depth", [15, 1, 126])
 @pytest.mark.parametrize("family", [dominated, near_ties, off_centre], ids=lambda f: f.__name__)
 def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
     """Searches are exact even if scores differ by less than a rounding error.

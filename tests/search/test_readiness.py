@@ -141,8 +141,16 @@ def imported():
             "sys.executable is no Python interpreter",
             marks=pytest.mark.slow,
         ),
-        ("sys.executable = ''", "sys.executable is no Python interpreter"),
-        ("sys.executable = '/nowhere/python3'", "no process could be started"),
+        pytest.param(
+            "sys.executable = ''",
+            "sys.executable is no Python interpreter",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "sys.executable = '/nowhere/python3'",
+            "no process could be started",
+            marks=pytest.mark.slow,
+        ),
         ("import os; os.access = lambda *_: False", "compiled code cannot be stored"),
     ],
 )
@@ -349,6 +357,7 @@ def test_without_numba_numpy_answers_however_long(tmp_path, without_numba):
     assert "NumPy, because no kernels can be compiled (Numba is not installed)" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_search_requests_compiled_code(empty_cache, monkeypatch):
     started = []
     monkeypatch.setattr(background, "start", lambda: started.append(True))

@@ -235,14 +235,13 @@ WITH_LABELS = [*ALONE, *OF_A_MODEL, "weight_cosine", "project_back_items", "quer
 WITH_LABELS += ["popularity_whitened_cosine"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labelled", "names"),
     [
         (True, SOME),
-        pytest.param(True, WITH_LABELS, marks=pytest.mark.slow),
-        pytest.param(
-            False, [*WITH_LABELS, *USER_ITEM, "project_back_users"], marks=pytest.mark.slow
-        ),
+        (True, WITH_LABELS),
+        (False, [*WITH_LABELS, *USER_ITEM, "project_back_users"]),
     ],
     ids=["some", "labels", "held out"],
 )

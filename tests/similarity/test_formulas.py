@@ -168,7 +168,9 @@ def same_order(before, after):
     return np.array_equal(np.argsort(-before, axis=1), np.argsort(-after, axis=1))
 
 
-@pytest.mark.parametrize("cell", "srRDGt")
+@pytest.mark.parametrize(
+    "cell", [pytest.param(c, marks=[pytest.mark.slow] * (c in "RGt")) for c in "srRDGt"]
+)
 @pytest.mark.parametrize("name", BASES)
 def test_declared_invariances_hold(name, cell):
     claim = getattr(type(get_measure(name, **parameters(name, *model()))).invariances, cell)

@@ -80,7 +80,7 @@ def test_dis_sim_local_of_duplicates_is_finite():
     ("name", "formula", "n_neighbors"),
     [
         ("csls", oracles.csls, 10),
-        ("local_scaling", oracles.local_scaling, 7),
+        pytest.param("local_scaling", oracles.local_scaling, 7, marks=pytest.mark.slow),
         ("dis_sim_local", oracles.dis_sim_local, 10),
     ],
 )

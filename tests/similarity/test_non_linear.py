@@ -97,6 +97,7 @@ def assert_never_exceeded(measure, rows, upper_bound):
         before = bounds
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("shape", ROWS)
 @pytest.mark.parametrize("name", NAMES)
@@ -172,7 +173,7 @@ def test_top_k_is_exact_for_adversarial_rows(name, shape, kind):
     np.testing.assert_array_equal(top_k(rows, k=8, measure=name).indices, order)
 
 
-@pytest.mark.parametrize("memory", [0.5, None])
+@pytest.mark.parametrize("memory", [0.5, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_long_candidate_lists_are_searched_exactly(name, memory):
     """A search of these rows needs long lists of candidates; some rows are zero or duplicates."""
@@ -186,7 +187,9 @@ def test_long_candidate_lists_are_searched_exactly(name, memory):
 
 
 @pytest.mark.parametrize("weight", [0.05, 1.0, 30.0])
-@pytest.mark.parametrize(("n", "d"), [(130, 1), (700, 3), (900, 40)])
+@pytest.mark.parametrize(
+    ("n", "d"), [(130, 1), (700, 3), pytest.param(900, 40, marks=pytest.mark.slow)]
+)
 def test_norm_angle_of_clusters_is_its_formula(n, d, weight):
     rows = uneven_rows(n, d)
     truth = oracles.norm_angle(rows, rows, weight)

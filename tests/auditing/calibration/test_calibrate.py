@@ -272,6 +272,7 @@ def test_damaged_file_is_refused(calibration, tmp_path, change):
         Calibration.load(tmp_path / "c.json")
 
 
+@pytest.mark.slow
 def test_notes_report_rows_that_share_high_scores():
     rng = np.random.default_rng(0)
     hub = np.ones(16) + 0.15 * rng.standard_normal((25, 16))
@@ -349,6 +350,7 @@ def test_no_threshold_is_rounded_to_1():
     assert cells["0.0001"] == ["0.99999", "0.99999 .. 0.99999"]
 
 
+@pytest.mark.slow
 def test_thresholds_that_duplicates_make_unreachable_say_so(tmp_path):
     rows = np.random.default_rng(0).standard_normal((400, 8))
     # The largest score is shared by 40 x 39 of the 400 x 399 ordered pairs, that is by 0.98 %.
