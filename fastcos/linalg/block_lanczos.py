@@ -39,8 +39,8 @@ class Ritz(NamedTuple):
     """Approximate eigenpairs of X'X: orthonormal vectors (p, k) and descending values (k,).
 
     `residuals` (k,) contains an estimate of ||X'Xv - cv|| / c for every eigenvector v and its
-    eigenvalue c. `is_limited` says whether the rounding errors of the working precision keep the
-    residuals above `tol`.
+    eigenvalue c. `is_limited` is True if rounding errors of the working precision prevent the
+    residuals from reaching `tol`.
     """
 
     vectors: Matrix
@@ -71,7 +71,7 @@ class SVDProgress:
         self._before = self._done = 0
 
     def start(self, tol: float, max_iter: int) -> None:
-        """Start a new count of columns, for an iteration or for its repetition in float64."""
+        """Start to count the columns of an iteration, or of its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
         # Most iterations end before the first restart. The first estimate of the total number of
@@ -86,7 +86,7 @@ class SVDProgress:
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
     def check(self, residual: float) -> None:
-        """Extrapolate the total number of columns from the decrease of the residual."""
+        """Estimate the total number of columns by extrapolating the decrease of the residual."""
         first, current = self._first, _Check(self._done, max(residual, self._tol))
         if first is None:
             self._first = current
@@ -160,10 +160,10 @@ class _Check(NamedTuple):
 def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
     """Return the number of columns to add to the basis before the residuals are checked again.
 
-    A check of the residuals takes as long as one or two products. The function extrapolates the
-    decrease of the residual between the last two checks, and so estimates how many columns are
-    needed to reach `tol`. Because the residual decreases faster and faster, the function returns
-    only half of this estimate.
+    A check of the residuals takes as long as one or two products. From the decrease of the residual
+    between the last two checks, the function extrapolates how many columns are needed to reach
+    `tol`. The residual decreases faster and faster, so the function returns only half of this
+    estimate.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -177,7 +177,7 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether at least `width` of the values, without the smallest, are equal within tol.
+    """Return whether at least `width` of the values are equal within tol, ignoring the smallest.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of each
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
@@ -271,7 +271,7 @@ class _Basis:
     def widen(self) -> bool:
         """Double the width of the next block by adding random columns, or return False.
 
-        The result is False if the basis has no room for blocks of twice the width.
+        The result is False if the basis has no room for blocks that are twice as wide.
         """
         if self._k + 6 * self.width > self._capacity:
             return False
@@ -289,12 +289,12 @@ class _Basis:
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """Return Q, R and C such that Q'Q = I and, in working precision, Z = Q R + B C.
 
-        Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
-        the part of Z in the span of B; this part exists only because of rounding errors. Scaling a
-        short column of Z to length 1 enlarges the errors of this column, so B C must be subtracted
-        from Z. For example, an error of 1e-11 times the largest eigenvalue is as large as 1e-3
-        times an eigenvalue that is 1e8 times smaller than the largest. If Z does not have full
-        rank, the missing columns of Q are random.
+        Z must be orthogonal to B up to rounding errors. The function overwrites Z. The product B C
+        is the part of Z in the span of B; this part exists only because of rounding errors. Scaling
+        a short column of Z to length 1 enlarges the errors of this column, so B C must be
+        subtracted from Z. For example, an error of 1e-11 times the largest eigenvalue is a relative
+        error of 1e-3 in an eigenvalue that is 1e-8 times the largest. If Z does not have full rank,
+        the missing columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))

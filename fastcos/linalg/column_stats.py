@@ -11,7 +11,7 @@ from fastcos.validation import is_sparse
 
 
 def values(X: Any) -> npt.NDArray[Any]:
-    """Return an array that has the same minimum and the same maximum as the values stored in X."""
+    """Return an array whose minimum and maximum equal those of the values stored in X."""
     if isinstance(X, InteractionShards):
         return np.concatenate([X.column_lows, X.column_highs])
     return X.data if is_sparse(X) else X

@@ -126,8 +126,8 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return X as the arrays indptr, indices and float data, without checking the indices.
 
-    If X is not in CSR format, SciPy converts X to CSR. Before that, this function checks X for
-    values that would crash SciPy's code.
+    If X is not in CSR format, SciPy converts X to CSR. Invalid values could crash SciPy during the
+    conversion, so this function checks X for such values first.
     """
     import scipy.sparse as sp
 

@@ -91,8 +91,8 @@ _replaced_cache_bytes: int | None = None
 def cache_replaced(n_bytes: int) -> Iterator[None]:
     """Cut factors within a ``with`` block as if the cache of the CPU had `n_bytes` bytes.
 
-    ``fastcos warmup`` calls this function, so that a small factor is cut into pieces on any CPU.
-    The change affects all threads.
+    ``fastcos warmup`` calls this function, so that even a small factor is cut into pieces, whatever
+    the size of the CPU's cache is. The change affects all threads.
     """
     global _replaced_cache_bytes
     before, _replaced_cache_bytes = _replaced_cache_bytes, n_bytes
@@ -395,10 +395,10 @@ class SparseOperator(Operator):
         """Return whether a sum over the rows of X should be computed as a product with X'.
 
         If the rows are divided into several parts, the product is summed part by part, without the
-        transpose. If the rows are not divided, there are two cases in which multiplying with the
-        transpose is faster than summing over the rows: if the sums do not stay in a cache, or if
-        the product has too few columns to occupy all threads. Transposing takes time, so the
-        transpose is computed only after the operator has multiplied many columns.
+        transpose. If the rows are not divided, multiplying with the transpose is faster in two
+        cases: the sums do not stay in a cache, or the product has too few columns to occupy all
+        threads. Transposing takes time, so the transpose is computed only after the operator has
+        multiplied many columns.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:
@@ -423,7 +423,7 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Yield the first part of each group of parts, and an array for the sums of the group.
+        """For each group of parts, yield its first part and an array for the sums of the group.
 
         The function divides the parts into groups. If a group has m parts, the shape of its array
         is (m, p, width).
@@ -464,7 +464,8 @@ class SparseOperator(Operator):
     def _block_rows(self) -> tuple[parallel.Blocks, parallel.Blocks]:
         """Two arrays: the first block of every part, and the first row of every block.
 
-        The first array ends with the number of blocks, and the second with the number of rows.
+        The last entry of the first array is the number of blocks. The last entry of the second
+        array is the number of rows.
         """
         parts = itertools.pairwise(self._part_rows)
         rows = [np.arange(lo, hi, sparse_blocks.ROWS) for lo, hi in parts]
@@ -556,7 +557,7 @@ def _is_implicit(X: Any) -> bool:
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
-    """Return A as a read-only C-ordered array, in the type that the product will have."""
+    """Return A as a read-only C-ordered array of the type that the product will have."""
     dtype = np.result_type(operator.dtype, A.dtype)
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
@@ -590,7 +591,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel fit in the cache from which any row can be read quickly."""
+    """Return how many rows of a panel fit in the fast cache, from which any row is read quickly."""
     return (_replaced_cache_bytes or cpu.fast_cache_bytes()) // _panel_row_bytes(factor)
 
 
@@ -610,9 +611,9 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
     """Return an array for X A, and whether the kernel should fill it with non-temporal stores.
 
-    Non-temporal stores, which bypass the caches, are not used for newly allocated memory. The
-    operating system has just cleared the pages of newly allocated memory, so these pages are
-    already in the caches.
+    Non-temporal stores, which bypass the caches, are not used for newly allocated memory. Newly
+    allocated memory is already in the caches, because the operating system has just cleared the
+    pages of this memory.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES
@@ -657,8 +658,8 @@ def _panels(factor: Matrix) -> Any:
 def on_cache_lines(A: Matrix) -> Matrix:
     """Return A, or a copy of A whose rows start at cache lines.
 
-    A is copied only if its first row does not start at a cache line, and if the distance between
-    its rows is a multiple of a cache line.
+    A is copied only if two conditions hold: the first row of A does not start at a cache line, and
+    the distance between the rows of A is a multiple of a cache line.
     """
     if A.ctypes.data % buffer_pool.CACHE_LINE == 0 or A.strides[0] % buffer_pool.CACHE_LINE:
         return A

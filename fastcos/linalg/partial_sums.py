@@ -33,14 +33,14 @@ _SUMS_PER_THREAD = 8
 
 
 def count(n_columns: int, nnz: int) -> int:
-    """Return the number of parts, which is 1 if there are few non-zeros per column."""
+    """Return the number of parts of the rows; it is 1 if there are few non-zeros per column."""
     limit = max(_MAX_PARTS, nnz // _LARGEST_PART)
     parts = min(nnz // (NNZ_PER_COLUMN * n_columns), limit)
     return max(1, parts) if parts < 3 else max(_EVEN, parts - parts % _EVEN)
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return the total work of all rows before each part, for every part except the first.
+    """For every part except the first, return the total work of all rows that precede the part.
 
     The work of a row is 1 plus its number of non-zeros.
     """

@@ -156,8 +156,8 @@ class InteractionShards:
             Ids of the users and of the items. Default: the row numbers 0 .. n-1 and the column
             numbers 0 .. p-1.
         entries_per_shard : int
-            The size of a shard: a shard ends after the row in which it reaches this number of
-            non-zeros.
+            A shard ends after the row in which the number of non-zeros of the shard reaches this
+            limit.
 
         Returns
         -------
@@ -270,10 +270,10 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return, for each target, the smallest i with at least this much work before row i.
+        """For each target, return the smallest i such that the work before row i reaches it.
 
-        The work that precedes row i is i plus the number of non-zeros in the rows before row i. The
-        targets must be in ascending order.
+        The work before row i is i plus the number of non-zeros in the first i rows. The targets
+        must be in ascending order.
         """
         rows: list[int] = []
         work_before = 0  # the work before the first row of the current shard

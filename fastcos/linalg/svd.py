@@ -152,8 +152,8 @@ def randomized_svd(
     -----
     A certificate bounds the distance of ``s[i]`` from *a* singular value of X, which need not be
     singular value number i. From a random start, the iteration finds all of the k largest singular
-    values with probability 1. If a singular value has more singular vectors than a block has
-    columns, the iteration finds all of these vectors by adding random directions.
+    values with probability 1. A singular value may have more singular vectors than a block has
+    columns. In this case, the iteration adds random directions to find all of these vectors.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
     Musco and Musco fix the number of passes over X, whereas this function stops when all residuals
@@ -244,7 +244,7 @@ def svd_residuals(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Floats:
-    """Return the residuals of singular triplets of X, whichever solver computed the triplets.
+    """Return the residuals of singular triplets of X; the triplets may come from any solver.
 
     Let s be the singular value of a triplet, let v be its right singular vector, with norm 1, and
     let r = ||X'Xv - s²v||. X then has a singular value whose distance from s is at most the bound
@@ -264,11 +264,11 @@ def svd_residuals(
     -------
     ndarray (k,), float64
         Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
-        A Gram matrix cannot distinguish a singular value s_i <= 1e-7 s_0 from 0, so the residual of
-        such an s_i is relative to s_0 instead of s_i. A triplet that repeats earlier triplets does
-        not prove that X has one more singular value. Let d be the distance of a triplet's vector
-        from the span of the earlier vectors. The residual of the triplet is therefore divided by d.
-        If d is 0, the residual is infinite.
+        If s_i is at most 1e-7 times the largest singular value s_0, a Gram matrix cannot
+        distinguish s_i from 0. The residual of such an s_i is therefore relative to s_0 instead of
+        s_i. A triplet that repeats earlier triplets is no evidence that X has a further singular
+        value. Let d be the distance of a triplet's vector from the span of the earlier vectors. The
+        residual of the triplet is therefore divided by d. If d is 0, the residual is infinite.
 
     Raises
     ------
@@ -377,13 +377,13 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
 
 
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
-    """Divide each residual by the distance of its vector from the span of the earlier vectors.
+    """Divide the residual of each vector by that vector's distance from the span of earlier ones.
 
     The Cholesky decomposition of the vectors' Gram matrix yields the distance of each vector from
-    the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
-    orthogonal except for rounding errors, so the distance of each vector from the span of the
-    earlier vectors is about 1. If the distance is at least ``_INDEPENDENT``, the residual is not
-    divided by the distance, so that triplets from a solver keep their residuals.
+    the span of the earlier vectors. The vectors that a solver returns are orthonormal up to
+    rounding errors, so the distance of each vector from the span of the earlier vectors is about 1.
+    If the distance is at least ``_INDEPENDENT``, the residual is not divided by the distance, so
+    that triplets from a solver keep their residuals.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -410,8 +410,8 @@ def _is_nearly_full(side: int, k: int) -> bool:
     """Return whether a dense eigensolver computes k triplets faster than block Lanczos.
 
     The matrix has `side` triplets. A dense eigensolver is faster in two cases. In the first case,
-    the Krylov basis for k triplets would have nearly `side` vectors, or more. In the second case, k
-    is at least `side` / `_DENSE_SHARE`.
+    the Krylov basis for k triplets would have nearly as many vectors as the matrix has triplets, or
+    even more. In the second case, k is at least `side` / `_DENSE_SHARE`.
     """
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
@@ -440,7 +440,8 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
     `product` maps the vectors to their images ``product(vectors)``, whose lengths are the singular
     values s. The vectors whose s is not 0 come first. Every direction that is orthogonal to the
     images of these vectors has the singular value 0. The function divides the vectors by s before
-    it calls `product`, because the images have more entries than the vectors.
+    it calls `product`. Dividing the images instead would take longer, because the images have more
+    entries than the vectors.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

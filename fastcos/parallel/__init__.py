@@ -19,8 +19,8 @@ results are bit-for-bit identical for any number of threads. A thread that chang
 holds :func:`writer_lock`. A :class:`lazy_attribute` is computed once, at first use, even if several
 threads ask for it at the same time. In a forked child process, no lock of fastcos is held, even if
 a thread of the parent process held the lock during the fork. Code that multiplies or factorises
-matrices with NumPy or SciPy holds :func:`blas_lock`. If the matrices are small and the code runs
-between two kernels, the code also limits BLAS to one thread with :func:`one_blas_thread`.
+matrices with NumPy or SciPy holds :func:`blas_lock`. Between two kernels, code that multiplies or
+factorises small matrices also limits BLAS to one thread with :func:`one_blas_thread`.
 
 :mod:`fastcos.parallel.memmap` reads a memory-mapped file block by block, so that the file is never
 in memory as a whole. The same module decides which rows kernels can read without conversion.

@@ -134,7 +134,7 @@ def is_running_elsewhere() -> bool:
 
 
 def why_not() -> str:
-    """Return what keeps other processes from compiling the kernels, or "" if nothing does."""
+    """Return the reason why other processes cannot compile the kernels, or "" if they can."""
     return _obstacle() or state.failure
 
 
@@ -186,7 +186,7 @@ def _import_path() -> list[str]:
 def _fail(reason: str) -> None:
     """Store the reason why no other process compiles the search kernels, and print it on stderr.
 
-    Nothing is printed if the user has turned compiling processes off (FASTCOS_BACKGROUND=0).
+    Nothing is printed if the user has set FASTCOS_BACKGROUND=0, so that no other process compiles.
     """
     state.failure = reason
     if reason != "FASTCOS_BACKGROUND is 0":

@@ -39,7 +39,7 @@ def blas_lock() -> threading.RLock:
 
     Before the process forks, the forking thread waits until it holds all BLAS locks. While a thread
     holds a BLAS lock, it must call only NumPy and SciPy, and no function that may compile a kernel.
-    Before a fork, the forking thread first takes the locks that a thread needs to compile a kernel,
+    Before a fork, the forking thread first takes the locks that guard the compilation of kernels,
     and then waits for the BLAS locks. Suppose that a thread holds a BLAS lock, and tries to compile
     during a fork. It would then wait for the forking thread, while the forking thread waits for the
     BLAS lock.
@@ -82,7 +82,7 @@ def one_blas_thread() -> Iterator[None]:
 
     Between two kernels, use ``one_blas_thread`` for products and factorisations of small matrices.
     If OpenBLAS uses several threads, its threads wait for each other at every column of a
-    factorisation. Each OpenBLAS thread also keeps a core busy for 50 ms after every product, so
+    factorisation. After every product, each OpenBLAS thread also keeps a core busy for 50 ms, so
     fewer cores are free for the next kernel. Without the limit, an SVD and an audit take 1.3 times
     as long on two idle cores. On busy cores, an audit even takes 5 times as long.
 
@@ -91,12 +91,12 @@ def one_blas_thread() -> Iterator[None]:
     OpenMP, however, even this function sets the number of threads of the whole process. Another
     thread of the program may change the number of BLAS threads during the ``with`` block, for
     example by ``threadpoolctl.threadpool_limits``. The end of the ``with`` block would then undo
-    this change. During the ``with`` block, the number of BLAS threads is 1. Suppose that another
-    thread saves this number during the block and sets it again after the block: BLAS would then
-    stay limited to one thread. Therefore BLAS is limited only if all other threads of the process
-    are daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads
-    are ignored, because they seldom call BLAS. Examples of daemon threads are the threads of our
-    pool, the threads that draw progress bars, and the threads of a notebook's kernel.
+    this change. During the ``with`` block, the number of BLAS threads is 1. Another thread could
+    save this number during the block, and restore it after the block; BLAS would then stay limited
+    to one thread. Therefore BLAS is not limited if the process has another thread that is not a
+    daemon, for example a worker of a ``ThreadPoolExecutor``. Daemon threads are ignored, because
+    they seldom call BLAS. Examples of daemon threads are the threads of our pool, the threads that
+    draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

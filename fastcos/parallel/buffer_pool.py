@@ -49,7 +49,7 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], bool]:
-    """Return an array as `empty` does, and whether an earlier array has used its memory."""
+    """Return an array like `empty`, and whether an earlier array has already used its memory."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     reused = None

@@ -54,11 +54,12 @@ _getcpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "
 class _Places:
     """The CPUs on which helping threads may run: all except the CPU of the last caller.
 
-    If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
-    thread. In a KVM virtual machine, a sleeping CPU does not count as idle. After every pause of a
-    few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. If a
-    helping thread wakes on the CPU of the caller, it must wait for the caller. A call on two
-    threads then takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
+    If one thread wakes another thread, Linux often runs the woken thread on the CPU of the thread
+    that woke it. In a KVM virtual machine, a sleeping CPU does not count as idle. After every pause
+    of a few milliseconds, Linux therefore runs the woken thread on the CPU of the thread that woke
+    it. If a helping thread wakes on the CPU of the caller, it must wait for the caller. A call on
+    two threads then takes as long as the same call on one thread (docs/dev/costs.md, "Threads after
+    a pause").
     """
 
     def __init__(self) -> None:
@@ -229,8 +230,9 @@ def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -
 
     `cumulative[i]` is the total work of the rows before row i, for i from 0 to n. For example, if
     `cumulative` is the indptr of a CSR matrix, the work of a row is its number of stored entries.
-    One unit of work is added for every row, so that rows without work are also divided among the
-    blocks. The boundaries depend only on the arguments, and not on the number of threads.
+    Every row counts as one additional unit of work, so that rows without stored entries are also
+    divided among the blocks. The boundaries depend only on the arguments, and not on the number of
+    threads.
     """
     n = len(cumulative) - 1
     total = int(cumulative[-1]) + n
@@ -420,7 +422,7 @@ class _Job:
 
 
 def _run_nothing(lo: int, hi: int) -> None:
-    """Stand for the function of a job that has ended."""
+    """Do nothing: this function replaces the function of a job that has ended."""
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:

@@ -1,13 +1,12 @@
-"""Decide what a search runs: the compiled kernels or, until they are compiled, NumPy code.
+"""Decide which code performs a search: the compiled kernels or, until they are compiled, NumPy.
 
 Compiling the search kernels takes about half a minute of processor time, once per machine. Until
 the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, while
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
 kernels itself. This is the usual strategy in the ski-rental problem: rent until the rent adds up to
-the price, and then buy. There are two simpler plans: never to compile, and to compile before the
-first search. Compared with the better of these two plans, the searches take at most about twice as
-long.
+the price, and then buy. Two plans are simpler: never compile, or compile before the first search.
+The searches take at most about twice as long as they would under the better of these two plans.
 
 The same kernels read rows of every number type (``kernels.records.Rows``), so one compilation
 serves all number types. A process that has compiled all search kernels leaves a mark in the code

@@ -67,11 +67,11 @@ compiled only after ``fit``, the first search that needs packed rows packs them.
 with a given k and a given number of queries (at most 64), the index plans the search of each of its
 parts, and usually stores one launch per part (``prepared``). If the next search has the same k, and
 its queries have the same shape and number type, it runs the stored launches without planning. Some
-searches cannot be prepared, for example searches with a large k, or most searches of an index that
-has grouped equal rows. If a search cannot be prepared, the index stores this fact.
+searches cannot be prepared: for example, searches with a large k, and most searches of an index
+that has grouped equal rows. If a search cannot be prepared, the index stores this fact.
 
 A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
-computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
+scoring the row for 7 queries (``cost_model.CostModel.scores_per_packed_row``). The method of such a
 call is usually ``score_all``. If ``top_k`` is called with 4 to 128 queries and many float32 rows,
 the method is usually ``unpacked``, unless the instruction set is avx2 or avxvnni. While the kernels
 are not compiled, the method is usually ``numpy``.
@@ -96,9 +96,9 @@ whether norms are moderate), and on the constants of ``cost_model.COSTS``::
     batches    called by sources and explain: the queries of a batch, and the rows on disk that form
                a segment
 
-A plan depends neither on the values of the queries, for example their norms, nor on how many pairs
-the bounds rule out. Modules that do not belong to the planner make the following decisions about a
-search:
+A plan does not depend on the values of the queries, for example on their norms. It does not depend
+on the number of pairs that the bounds rule out, either. Modules that do not belong to the planner
+make the following decisions about a search:
 
 * The packed form of the rows is chosen when an index is fitted, or when a search packs rows.
   ``layout.tile_layout`` chooses int8 codes or float32 numbers. If there are groups of equal rows
@@ -134,15 +134,15 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The
-  kernel then guesses a first threshold: it multiplies the largest product of each of the 32 panels
-  by the quantisation step of the panel, and takes the 12th largest of the 32 results
-  (``first_rank``).
+  kernel then guesses a first threshold. For each of the 32 panels, it multiplies the largest
+  product by the quantisation step of the panel; the 12th largest of these 32 results is the first
+  threshold (``first_rank``).
 * On average, about 15 slots of the example reach the first threshold and are scored in float64.
 * The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
   reach it is not among the 10 best.
-* In most searches of the example, the upper bounds of all slots that were not scored are below the
-  proved threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are
-  never scored in float64.
+* In most searches of the example, no slot that was not scored has an upper bound that reaches the
+  proved threshold. The result then consists of the 10 best of the 15 scored rows; the other 985 of
+  the 1,000 rows are never scored in float64.
 
 In each of the following three tables, an imported module comes before the modules that import it at
 the top of their files.

@@ -71,8 +71,8 @@ def compile_searches() -> None:
 def main() -> None:
     """Compile the kernels at low priority, unless another process compiles them.
 
-    If another process is compiling the kernels but takes longer than ``_SECONDS_OF_WAITING``, this
-    process also compiles the kernels.
+    If another process has not compiled the kernels after ``_SECONDS_OF_WAITING``, this process
+    compiles the kernels itself.
     """
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)

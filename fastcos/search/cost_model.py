@@ -26,7 +26,7 @@ class CostModel:
 
     To choose a method, the planner compares the sizes of a search with thresholds. Most thresholds
     are ratios, or counts of rows, queries, multiply-adds or bytes; these thresholds are valid for
-    many CPUs. Only a few thresholds are times in seconds.
+    many CPUs. The few remaining thresholds are times in seconds.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -410,7 +410,7 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return how many seconds reading data takes if `n_threads` threads share the work.
+    """Return the time in seconds that `n_threads` threads need to read data together.
 
     `size` is the size of the data in bytes, which determines whether the data stays in the caches.
     `read` is the number of bytes that the threads read; if they read the data several times, `read`

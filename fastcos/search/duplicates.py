@@ -122,15 +122,14 @@ def expand(
 
     Equal queries are searched only once: one of them, the distinct query, stands for all of them.
     ``group_of_query`` (n,) contains, for each query, the index of the distinct query that stands
-    for it. ``groups`` is the ranking of the k + 1 best groups of each distinct query; it contains
-    the first row number and the raw score of each group. The function uses only the field
-    ``self_rows`` of ``exclusions``.
+    for it. For each distinct query, ``groups`` contains the first row number and the raw score of
+    each of the k + 1 best groups. The function uses only the field ``self_rows`` of ``exclusions``.
 
-    The best k + 1 groups contain the best k items, for the following reason. If a group A ranks
-    above the group of an item, at least one row of A ranks above the item. If an item is one of the
-    best k items, at most k - 1 items rank above it. In addition, the query itself may rank above
-    the item, although the query is excluded from the results. Therefore, at most k groups rank
-    above the group of the item.
+    Each of the k best items belongs to one of the k + 1 best groups, for the following reason. If a
+    group A ranks above the group of an item, A contains at least one row that ranks above the item.
+    If an item is one of the best k items, at most k - 1 items rank above it. In addition, the query
+    itself may rank above the item: the groups include the query, although the results exclude it.
+    Therefore, at most k groups rank above the group of the item.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

@@ -20,12 +20,12 @@ class Estimate:
     Attributes
     ----------
     bytes_read : float
-        The bytes of codes or rows that all threads together read. Bytes that are read twice count
-        twice.
+        The bytes of codes or rows that all threads together read. A byte that is read twice is
+        counted twice.
     multiply_adds : float
         The number of multiply-adds in tiles or, for a search in NumPy, in matrix products.
     scored_pairs : float
-        The number of pairs of a query and a row that are scored in float64.
+        The number of (query, row) pairs that are scored in float64.
     memory : float
         The seconds for reading codes or rows.
     multiply : float
@@ -53,7 +53,7 @@ class Estimate:
         return max(self.memory, self.multiply) + self.scores + self.packing + self.overhead
 
     def plus(self, other: "Estimate", times: float = 1.0) -> "Estimate":
-        """Multiply the estimate ``other`` by ``times``, and add the product to this estimate."""
+        """Return the sum of this estimate and ``times`` times the estimate ``other``."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Estimate(*(value + times * addend for value, addend in pairs))
 

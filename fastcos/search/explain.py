@@ -507,7 +507,7 @@ def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
 def _alternative(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
-    """Say in words how long scoring all pairs in float64 would take.
+    """Describe in words how long it would take to score all pairs in float64.
 
     The result is empty if the plan already scores all pairs.
     """
@@ -540,7 +540,7 @@ def _bytes(value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Return a number as text: a whole number from 10 on, and two significant digits below 10."""
+    """Return a number as text, with two significant digits below 10 and no decimals from 10 on."""
     if value <= 0:
         return "0"
     digits = max(0, 1 - math.floor(math.log10(value)))

@@ -130,8 +130,8 @@ def _refine_all(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
-    ``min_raw_scores`` (n,) contains, for each query, the lowest raw score at which an item is
-    scored exactly.
+    ``min_raw_scores`` (n,) contains one threshold for each query: every item whose raw score
+    reaches the threshold is scored exactly.
     """
     n = len(queries.rows)
     n_items = len(segment.live_row_numbers) if allowed_rows is None else allowed_rows.count
@@ -166,15 +166,15 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return, for each query, a raw score below which no item needs to be scored exactly.
+    """For each query, return a raw score; items with lower raw scores need not be scored exactly.
 
-    An item whose raw score is lower than the returned number has an exact score below
-    ``min_scores`` (n,). The function starts with the raw score of the lowest-ranked candidate of
-    each query, ``last_scores`` (n,). It lowers each raw score in steps; each step is twice as long
-    as the previous step. The steps end when a raw score is so low that its upper bound is below
-    ``min_scores``. A bisection within the last step then looks for the highest raw score whose
-    upper bound is still below ``min_scores``. If the upper bound is still at least ``min_scores``
-    after the last step, the result is -inf.
+    Every item with a raw score below the returned number has an exact score below ``min_scores``
+    (n,). The function starts with the raw score of the lowest-ranked candidate of each query,
+    ``last_scores`` (n,). It lowers each raw score in steps; each step is twice as long as the
+    previous step. The steps end at the first raw score whose upper bound is below ``min_scores``. A
+    bisection within the last step then looks for the highest raw score whose upper bound is still
+    below ``min_scores``. If even the last step ends at a raw score whose upper bound is at least
+    ``min_scores``, the result is -inf.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

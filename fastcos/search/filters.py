@@ -2,7 +2,8 @@
 
 An index search may filter items by position or by id; ``as_filters`` combines both kinds into
 filters by position. ``ExcludedItems`` and ``AllowedRows`` filter the rows of one segment by row
-number. ``kernel_filters`` converts these two objects to the record that kernels read.
+number. ``kernel_filters`` converts ``ExcludedItems`` and ``AllowedRows`` to the record that kernels
+read.
 """
 
 import itertools
@@ -28,8 +29,8 @@ class ExcludedItems(NamedTuple):
     Attributes
     ----------
     self_rows : ndarray (n,), int64
-        The position (or row number) of each query's own item, which the query must not find; -1 if
-        there is no such item.
+        The position (or row number) of the query's own item, for each query; the entry is -1 if
+        there is no such item. A query must not find its own item.
     indptr, indices : ndarray (n + 1,) and (e,), int64
         Besides its own item, query i must not find the items
         ``indices[indptr[i] : indptr[i + 1]]``.
@@ -56,7 +57,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return ExcludedItems for n queries, which exclude either nothing or only themselves.
+    """Return ExcludedItems for n queries; each query excludes only itself, or nothing.
 
     If ``exclude_self`` is True, query i excludes item i; otherwise, no query excludes an item.
     """
@@ -165,9 +166,9 @@ class SearchFilters:
     exclude : sparse matrix or None
         A matrix of queries x positions, whose non-zeros are the pairs that must not be found.
     dropped : ndarray (m,)
-        A few positions that no query may find. The search itself does not exclude the dropped
-        positions: the caller searches for m additional neighbours, and ``drop_positions`` removes
-        the dropped positions from the result.
+        A few positions that no query may find. The search itself may still find these positions:
+        the caller searches for m additional neighbours, and ``drop_positions`` then removes the
+        dropped positions from the result.
     """
 
     allowed: Any
@@ -294,7 +295,7 @@ def _positions_of_ids(
 
 
 def _positions_of_lists(name: str, values: Any, state: PositionsOfIds) -> tuple[Integers, Integers]:
-    """Return indptr (n + 1,) and the ascending positions of the ids in each of n lists.
+    """Return indptr (n + 1,) and, for each of n lists, the positions of its ids in ascending order.
 
     A list object that several queries share is converted only once, and an id that occurs in
     several lists is looked up only once.

@@ -101,7 +101,7 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search the groups of some queries one by one, and the groups of other queries together.
+        """Search the groups of some queries one by one, and the remaining groups together.
 
         If ``is_segment`` is True for a query, its group is searched on its own. ``places`` contains
         the indices of the queries whose groups are searched together. The result of a query whose
@@ -135,7 +135,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these queries together, and make no group a segment of its own."""
+        """Search the groups of these queries together, without a separate segment for any group."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True

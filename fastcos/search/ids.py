@@ -31,8 +31,8 @@ class ItemIds:
     def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Return a row number for each id, and a mask that is True for known ids.
 
-        If the mask is False for an id, no row has this id, and its row number in the result is
-        arbitrary.
+        If the mask is False for an id, no row has this id, and the row number returned for this id
+        is arbitrary.
         """
         can_match = np.ones(len(ids), np.bool_)
         if ids.dtype != self.values.dtype:

@@ -102,8 +102,9 @@ class SimilarityIndex:
     the capability ``append`` ("cosine", "dot", "neg_euclidean" and "angular") learn nothing from
     the items and compare the original rows. With any other measure, the index fits the measure
     again and packs all items again after every change. Many threads may search at the same time,
-    even while another thread changes the index. A search uses either all items from before a change
-    or all items from after the change. An index can be used in a forked child process.
+    even while another thread changes the index. Every search uses either the items from before a
+    change or the items from after the change, and never a mixture. An index can be used in a forked
+    child process.
 
     A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``
     writes the changes, and ``refresh`` loads changes that another process has saved.
@@ -365,8 +366,8 @@ class SimilarityIndex:
             items.
         exclude : sparse (n, p), optional
             A matrix with a non-zero for each (query, position) pair that the results must not
-            contain. If items were added after the matrix was made, the matrix has fewer columns,
-            and none of the new items is excluded.
+            contain. If items were added after the matrix was made, the matrix has no columns for
+            the new items, and excludes none of them.
         allowed_ids, exclude_ids : array_like of ids, or list of such arrays, optional
             With ``allowed_ids``, only items with these ids can be found; with ``exclude_ids``, no
             items with these ids can be found. A list of n arrays contains separate ids for each
@@ -640,7 +641,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> Rescored:
-        """Return the k best candidates of each query, and how many true neighbours they leave out.
+        """Return the k best candidates of each query, and how many true neighbours are missing.
 
         The method works like :func:`fastcos.search.rescore`, but also searches the index for the
         true neighbours. Therefore ``missing`` is an exact number and not a bound. The search for
@@ -707,8 +708,8 @@ class SimilarityIndex:
         replace : bool
             Whether to replace the index in the directory even if it belongs to another model. Two
             indexes with different numbers of columns belong to different models. The two indexes
-            also belong to different models if the index in the directory has a model name, and this
-            index has no model name or a different one. In a process that has opened the replaced
+            also belong to different models if only the index in the directory has a model name, or
+            if both have model names and the names differ. In a process that has opened the replaced
             index, ``refresh`` raises an error, and searches continue to use the replaced index.
 
         Raises
@@ -815,8 +816,8 @@ class SimilarityIndex:
             The index was neither opened from a directory nor saved to one. The error is also raised
             if the directory now contains an index of another model. Two indexes with different
             numbers of columns belong to different models. The saved index also belongs to another
-            model if this index has a model name, and the saved index has no model name or a
-            different one. After a ValueError, searches continue to use the old items.
+            model if only this index has a model name, or if both have model names and the names
+            differ. After a ValueError, searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()

@@ -88,8 +88,8 @@ def files_of(
 ) -> IndexFiles:
     """Return the data that must be written to save an index to the directory ``path``.
 
-    If this index was read from the directory or saved to it before, ``saved`` is the present
-    content of the directory; otherwise, ``saved`` is None.
+    ``saved`` is the present content of the directory if this index was read from the directory or
+    saved to it before. Otherwise, ``saved`` is None.
     """
     measure_fields, measure_arrays = serialization.to_parts(measure)
     to_save = index_files.parts_to_save(

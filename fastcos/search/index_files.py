@@ -2,8 +2,9 @@
 
 The directory contains a header and the arrays of every part; the name of an array ends with the key
 of its part. The rows of a part never change. When the index is saved again, every new part is
-written completely. For an old part, at most the list of removed rows is written. The header is
-replaced last, in a single step (:mod:`fastcos.storage.directory`). The arrays of a part are::
+written completely. Of an old part, only the list of removed rows is written, and only if it has
+changed. The header is replaced last, in a single step (:mod:`fastcos.storage.directory`). The
+arrays of a part are::
 
     rows_KEY, ids_KEY, norms_KEY     the rows (low-precision rows as bits), their ids and norms
     id_bytes_KEY, id_ends_KEY        the ids as bytes, if one id is much longer than the others
@@ -154,8 +155,8 @@ def _layout_fields(layout: TileLayout, *, has_projection: bool) -> list[Any]:
 def _arrays_of_ids(ids: Ids) -> Arrays:
     """Return the arrays in which the ids are saved.
 
-    Ids of type object are saved as UTF-8 bytes, together with the index of the first byte after
-    each id. All other ids are saved as they are.
+    Ids of type object are saved as UTF-8 bytes, together with the offset at which each id ends. All
+    other ids are saved as they are.
     """
     if ids.dtype != object:
         return {"ids": ids}
@@ -377,7 +378,7 @@ def _read_packed(
 def _read_projection(
     arrays: _PartArrays, layout: TileLayout, depth: int, n_panels: int
 ) -> Projection:
-    """Return the saved projection of the packed rows, which have `depth` columns."""
+    """Return the saved projection of the packed rows; each packed row has `depth` columns."""
     n_axes = len(arrays.get("prefix_axes")) * PANEL
     words = tile_layout(layout.isa, n_axes).words
     if not 0 < n_axes <= depth + PANEL or not layout.quantised:

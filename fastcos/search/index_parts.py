@@ -4,8 +4,8 @@ When items are added to an index, they form a new part, so that no old row is co
 removed, their rows stay in the part, but searches skip these rows. An item of a part is called live
 until it is removed. A search is fast if the index has few parts and few removed rows. Therefore
 every change also merges small parts, and rewrites every part in which less than half of the rows
-are live. Over all changes of an index, a row is copied O(log p) times on average. The number of
-parts of each size is limited, separately for each number type of the rows::
+are live. Over all changes of an index, a row is copied O(log p) times on average. For each number
+type of the rows, the number of parts of each size is limited::
 
     live rows of a part         below 4,096    to 16,384    to 65,536    to 262,144    ...
     largest number of parts               1            3            3             3
@@ -213,7 +213,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory that the part takes: only memory-mapped rows, and no codes."""
+        """The memory of the part, which has memory-mapped rows and no codes."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:

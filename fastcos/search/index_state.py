@@ -90,7 +90,8 @@ class IndexState:
     def parts_in_memory(self, purpose: str = "to be changed or saved") -> tuple[IndexPart, ...]:
         """Return the parts of the index; raise TypeError if its rows are memory-mapped.
 
-        In the error message, ``purpose`` follows "the rows of the index must be in memory".
+        The error message contains "the rows of the index must be in memory", followed by
+        ``purpose``.
         """
         parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
         if len(parts) < len(self.parts):
@@ -193,7 +194,7 @@ def changed_state(
     """Return the state after a change: the remaining parts and, if there are any, the new items.
 
     ``state`` is the state before the change. ``parts`` contains the items of ``state`` that the
-    change neither removes nor replaces. ``measure`` has not been fitted.
+    change leaves as they are. ``measure`` has not been fitted.
     """
     if capabilities(measure).append:
         fitted_measure = state.items.measure

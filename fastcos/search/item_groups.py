@@ -55,7 +55,7 @@ class SegmentOrder:
         return self._n_queries
 
     def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
-        """Return the sizes that a segment of only this group has, to plan a search of the group."""
+        """Return the sizes of a segment with only this group, to plan a search of the group."""
         group_segment = self._segments.get(group)
         if group_segment is not None:
             return group_segment.sizes()
@@ -146,7 +146,7 @@ class ItemGroups:
         return np.where(self.labels[places] == query_groups, places, -1)
 
     def with_groups(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
-        """Assign groups to the items at these positions; return the groups of all items.
+        """Return ItemGroups in which the items at these positions have the given groups.
 
         The groups of all other items stay the same.
         """

@@ -95,7 +95,7 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
 
 
 def check_same_model(name: str, index_model: str | None, other_model: str | None) -> None:
-    """Raise ValueError if an index and another object have model names, and the names differ."""
+    """Raise ValueError if the model names of an index and another object exist and differ."""
     if index_model is not None and other_model is not None and index_model != other_model:
         index_name, other_name = map(validation.format_value, (index_model, other_model))
         raise ValueError(

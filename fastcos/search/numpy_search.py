@@ -1,11 +1,11 @@
 """Search in NumPy until the kernels are compiled; kernels return bit-for-bit the same results.
 
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
-queries and a block gives approximate scores, whose error is proved to be at most a margin. An
-approximate score minus the margin is a lower bound on the exact score; an approximate score plus
-the margin is an upper bound. A pair of a query and an item is a candidate as long as its upper
-bound is at least the k-th largest lower bound of the query. If a pair is still a candidate after
-the last block, its exact score is computed: a float64 sum, in the same order as in
+queries and a block gives approximate scores. The error of an approximate score is at most a proved
+bound, the margin. An approximate score minus the margin is a lower bound on the exact score; an
+approximate score plus the margin is an upper bound. A pair of a query and an item is a candidate as
+long as its upper bound is at least the k-th largest lower bound of the query. If a pair is still a
+candidate after the last block, its exact score is computed: a float64 sum, in the same order as in
 :mod:`fastcos.kernels.pair_scores`.
 
 The margin is derived as follows. Let u be the unit roundoff of the type of the product, let x and y
@@ -18,21 +18,21 @@ even the exact score has an error. The error of the float64 sum is at most g(d) 
 with the unit roundoff u = 2^-53 of float64. In total, the approximate score and the exact score
 differ by at most
 
-    dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
+    dot         2 g(d + 2) |x| |y|, plus 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the
                 reciprocal norm of the item. Clipping the score to [-1, 1] cannot increase the
                 error, because the real cosine lies in this interval;
-    euclidean   (|x|^2 + |y|^2) times the sum of 2 g(d + 3) for the exact sum of squared
-                differences, g(d + 2) for the product, and g(d + 8) for both squared norms and their
-                sum.
+    euclidean   (|x|^2 + |y|^2) times the sum of three terms: 2 g(d + 3) for the exact sum of
+                squared differences, g(d + 2) for the product, and g(d + 8) for both squared norms
+                and their sum.
 
 Let S be |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, where
 each maximum is taken over the items of a block. Then the approximate and the exact score differ by
 less than the margin c S with c = 1.1 (4 d + 24) u. The factor 1.1 in the margin covers the rounding
 of the norms and of S. If the norms of two rows are in the range of ``_SAFE_NORMS``, the inner
 product of the rows does not overflow. Underflow may change the inner product, but at most by the
-margin c S. In a block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a
-candidate.
+margin c S. If any row of a block has a norm outside of ``_SAFE_NORMS``, every pair of a query and a
+row of this block is a candidate.
 
 The candidates include the k best items for the following reason. The approximate score minus the
 margin is a lower bound on the exact score of a pair. Therefore the k-th largest lower bound of a
@@ -93,7 +93,7 @@ def search(
     *,
     pairs_per_block: int = 1 << 22,
 ) -> tuple[Integers, Floats]:
-    """Return row numbers and raw scores (n, k) of each query's best items, best first.
+    """Return row numbers and raw scores (n, k) of the best items of each query, best items first.
 
     The results are bit-for-bit identical to those of ``scan.score_all``.
 
@@ -151,7 +151,7 @@ def _block_candidates(
     kth_lower: Floats,
     dtype: str,
 ) -> _Candidates | None:
-    """Return all (query, item) pairs in which an item of this block may be among the k best.
+    """Return every (query, item) pair of this block whose item may be among the query's k best.
 
     For each query, ``kth_lower`` (n,) contains a lower bound on its k-th best score in the blocks
     read so far; the function updates the array. If ``dtype`` is float32 and a norm is outside of
@@ -278,8 +278,8 @@ def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Inte
 def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
     """Return the candidates whose upper bounds reach the k-th best lower bound of their query.
 
-    The function first updates ``kth_lower`` (n,) in place: each entry becomes the k-th best lower
-    bound among the candidates of its query, if this bound is higher.
+    The function first updates ``kth_lower`` (n,) in place: it raises each entry to the k-th best
+    lower bound among the candidates of its query, unless the entry is already higher.
     """
     order = np.lexsort((-candidates.lower, candidates.queries))
     query = candidates.queries[order]

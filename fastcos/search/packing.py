@@ -222,7 +222,7 @@ def have_moderate_norms(norms: Floats) -> bool:
 
 
 def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
-    """Return PackedItems in O(m) time, with the unpacked rows themselves in place of panels.
+    """Return PackedItems that contain the unpacked rows instead of panels, in O(m) time.
 
     The rows must be float32 and have moderate norms. An incomplete last panel is left out.
     """
@@ -433,7 +433,7 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
-    """Return the direction (d,) that many of the scaled rows share; empty if they share none.
+    """Return the direction (d,) common to many scaled rows, or an empty array if there is none.
 
     The direction is computed from a sample of at most 2,048 items, in O(128^2 d + 2048 d) time.
     """

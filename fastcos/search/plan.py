@@ -6,15 +6,17 @@ functions of this module read no row and start no thread, so plans for any machi
 without data. The functions make these decisions:
 
 * ``plan_search`` chooses how one segment is searched: the method, the kernel, and the division of
-  the work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
+  the work among threads. ``plan_pass`` plans a further search for the queries whose threshold was
+  too high;
 * ``plan_groups`` and ``plan_group_panels`` plan searches within groups, and ``plan_candidates``
   plans range searches;
 * ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` decide when
   duplicates are grouped and when a projection is added;
-* ``n_candidates`` returns how many items a search by an ``UpperBounded`` measure scores in its
-  first round; ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
+* ``n_candidates`` returns the number of items that a search with an ``UpperBounded`` measure scores
+  in its first round; ``drops_excluded_ids`` returns whether excluded items are dropped after a
+  search.
 
-The modules ``task_grid``, ``batches`` and ``cost_model`` also read no row and start no thread.
+The modules ``task_grid``, ``batches`` and ``cost_model`` read no row and start no thread either.
 ``task_grid`` divides the work of a method among threads, and is called by the functions of this
 module. ``batches`` computes how many queries and rows fit the working memory, and is called by
 ``sources``. ``cost_model`` contains the numbers by which methods are compared. ``scan`` runs a
@@ -24,8 +26,9 @@ about a search that other modules make.
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
 
-* an index runs a prepared search only if the queries need no validation, and the kernel finds no
-  query whose norm is zero, very small or very large (condition 3 in ``prepared``);
+* an index runs a prepared search only if two conditions hold: the queries need no validation, and
+  the kernel finds no query norm that is zero, very small or very large (condition 3 in
+  ``prepared``);
 * if a projection does not make a query faster, the kernel stops using the projection for this
   query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
   once more. If a query of zeros has the same score with every row, it is not compared with any row.
@@ -104,8 +107,8 @@ class SegmentSizes:
         not been checked.
     n_live_of_index : int or None
         The total number of live rows in this segment and in all segments that are searched together
-        with it. None if no other segment is searched together with this segment, for example
-        because this segment contains the rows of one group.
+        with it. None if this segment is searched alone, for example because it contains the rows of
+        one group.
     """
 
     n_rows: int
@@ -132,8 +135,7 @@ class RequestSizes:
         The number of rows of the segment that are allowed in the results; None if all live rows are
         allowed.
     excludes_pairs : bool
-        Whether the request excludes (query, row) pairs. The pair of a query with itself does not
-        count.
+        Whether the request excludes (query, row) pairs other than the pair of a query with itself.
     is_self_join : bool
         Whether the queries are the rows of the segment, in the same order.
     """
@@ -169,17 +171,17 @@ class SearchPlan:
         "few_blocks" compares the rows with one block of queries, or with one block per thread.
         "query_blocks" compares the rows with many blocks of queries (``kernels.tile_top_k``). If
         the queries are the rows, "self_join" multiplies each pair of rows only once
-        (``kernels.self_join``). With "few_queries", "projected_queries" and "few_blocks", one
-        launch performs the whole search (``launch_is_whole_search``).
+        (``kernels.self_join``). With the kernels "few_queries", "projected_queries" and
+        "few_blocks", one launch performs the whole search (``launch_is_whole_search``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid
         The division of the search into tasks for threads.
     first_rank : int
         For the kernels "few_queries" and "projected_queries": the rank of the first threshold. The
-        kernel scales the largest product of each panel. The scaled product with the rank
-        ``first_rank``, counted from the largest, is the first threshold. Rows whose products reach
-        the first threshold are scored first.
+        kernel scales the largest product of each panel. The ``first_rank``-th largest of these
+        scaled products is the first threshold. Rows whose products reach the first threshold are
+        scored first.
     sample : ThresholdSample
         For every kernel except "few_queries": the panels that are sampled to estimate the first
         threshold of a query.
@@ -194,15 +196,15 @@ class SearchPlan:
         Whether the plan is the same for any number of threads and any working memory. An unusually
         small working memory may nevertheless change the plan.
     needed_rows : float
-        The number of best packed rows that must be found for a query so that, on average, k of
-        these rows are allowed in the results. This number is larger than k if some of the packed
-        rows are not allowed.
+        The number of best packed rows that must be found for a query, so that k of them are allowed
+        in the results on average. This number is larger than k if some of the packed rows are not
+        allowed.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
-        For "distinct": the plan for the distinct rows. For "repack": the plan for the newly packed
-        rows, which only this search uses. For "unpacked": the plan for the rows at the end that do
-        not fill a panel.
+        For the method "distinct": the plan for a search of the distinct rows. For "repack": the
+        plan for the newly packed rows, which only this search uses. For "unpacked": the plan for
+        the last rows, which are too few to fill a panel.
     reasons : tuple of str
         The reasons for the method, and the reasons against other methods.
     """
@@ -232,9 +234,9 @@ class SearchPlan:
         launch (``prepared``).
 
         ``_plan_packed`` chooses a kernel only if k is at most an eighth of the number of allowed
-        rows. For a search with few queries and no mask, this is the number in all segments; for any
-        other search, it is the number in this segment. If the search excludes no pairs, each query
-        therefore finds k rows.
+        rows. For a search with few queries and no mask, the allowed rows of all segments count; for
+        any other search, only the allowed rows of this segment count. Each query therefore finds k
+        rows, unless the search excludes pairs.
         """
         return self.kernel in ("few_queries", "projected_queries", "few_blocks")
 
@@ -273,11 +275,11 @@ def plan_groups(
 ) -> GroupPlan:
     """Return how groups of these sizes (g,) are searched.
 
-    ``needs_segments`` says whether every group must be searched as a segment, for example because
-    the scores of the measure are not inner products. ``has_tiles`` is described in ``Machine``.
-    ``n_queries_so_far`` (g,) contains the number of queries of each group in this search and all
-    earlier searches. Packing a group saves time only if this number is large.
-    ``n_queries_so_far=None`` means that there were no earlier searches.
+    ``needs_segments`` says whether every group must be searched as a segment of its own. This is
+    the case, for example, if the scores of the measure are not inner products. ``has_tiles`` is
+    described in ``Machine``. ``n_queries_so_far`` (g,) contains the number of queries of each group
+    in this search and all earlier searches. Packing a group saves time only if this number is
+    large. ``n_queries_so_far=None`` means that there were no earlier searches.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -302,9 +304,9 @@ def plan_group_panels(
 
     All queries of a task belong to the same group. ``n_queries`` is the number of queries of the
     largest task, and ``n_panels`` is the number of panels of the largest group. The threads of the
-    plan search different groups at the same time; there are as many threads as the working memory
-    allows. The plan contains no sample, because the sample of a group depends on the number of
-    panels of this group (``task_grid.sample_of_group``).
+    plan search different groups at the same time. The working memory limits the number of threads.
+    The plan contains no sample, because the sample of a group depends on the number of panels of
+    this group (``task_grid.sample_of_group``).
     """
     grid, capacity, buffers = plan_query_blocks(
         n_queries, float(k), k, layout, n_columns, n_panels,
@@ -340,7 +342,7 @@ class CandidatePlan:
 def plan_candidates(
     n_queries: int, n_packed: int, layout: TileLayout, *, has_projection: bool, has_tiles: bool
 ) -> CandidatePlan:
-    """Return how the candidates of a range search are found.
+    """Return the plan by which a range search finds its candidates.
 
     ``has_tiles`` is described in Machine.
     """
@@ -572,7 +574,7 @@ def _plan_allowed(
 ) -> SearchPlan | None:
     """Plan a search of only the allowed rows, or return None if a search with a mask is faster.
 
-    All times are in units of the time that the tiles take to read one row.
+    The unit of all times is the time that the tiles take to read one row.
     """
     n, m = request.n_queries, request.n_allowed or 0
     if scores_are_faster(n, m, segment.n_live, costs):
@@ -828,12 +830,12 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return the grid, the capacity and the sample of the next pass, after ``n_passes`` passes.
+    """Return the grid, the capacity and the sample of the pass that follows ``n_passes`` passes.
 
     The first pass follows the plan and may estimate thresholds. Later passes do not estimate
-    thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, the reason is a
-    wrong threshold that the tasks have shared. In all later passes, the rows are not divided into
-    ranges, so tasks share no thresholds.
+    thresholds. If a query is still unfinished after ``max_sharing_passes`` passes, the tasks must
+    have shared a wrong threshold. In all later passes, the rows are not divided into ranges, so
+    tasks share no thresholds.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample
@@ -859,7 +861,7 @@ def may_project(
 
 
 def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
-    """Return the total work, in multiply-adds, at which a search for k rows adds a projection."""
+    """Return how many multiply-adds searches for k rows perform before a projection is added."""
     share = 1.0
     if layout.isa == "avx2":
         # With a larger k, a search computes more float64 scores. A projection does not reduce the

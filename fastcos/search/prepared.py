@@ -19,18 +19,19 @@ results.
    ``PreparedSearches.search``. ``allowed_ids`` and ``exclude_ids`` are permitted if they are the
    same for all queries. The ids are then converted to a mask; if only a few ids are excluded, they
    are dropped from the results instead.
-2. According to the plans, a single launch searches the whole of each part of the index. The measure
-   compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
+2. According to the plans, each part of the index is searched completely by a single launch. The
+   measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. k is an int, a launch can read the queries (``_can_be_read``), and no query has a norm that is
    zero, very small or very large. No plan mentions the condition on the norms, because plans do not
    depend on the values of the queries.
 
 If the launches of a search are stored, the search needs only the methods ``search`` and ``_merge``
 of ``PreparedSearches``. These methods find and run the stored launches, and convert the results of
-the launches. Launches are stored only for shapes and number types that a launch can read, so a
-search that finds its launches does not check the shape and the number type again. ``_find_or_plan``
-is called in four cases: no launches are stored, the stored launches are outdated, the key of the
-stored launches contains the options, or the call passes a mask or a number of threads.
+the launches. Launches are stored only for shapes and number types that a launch can read. If a
+search finds stored launches, the shape and the number type of its queries are therefore not checked
+again. ``_find_or_plan`` is called in four cases: no launches are stored, the stored launches are
+outdated, the key of the stored launches contains the options, or the call passes a mask or a number
+of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -242,8 +243,8 @@ class PreparedSearches:
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
     """Return whether an index prepares a search; ``plans`` contains one plan per part of the index.
 
-    Each part must be searched by a single launch. The measure must compare original rows, because a
-    prepared search does not encode its queries.
+    Each part must be searched by a single launch. The measure must compare original rows and not
+    encoded rows, because a prepared search does not encode its queries.
     """
     encode_queries = getattr(type(measure), "encode_queries", None)
     is_original = capabilities(measure).append and encode_queries is BaseMeasure.encode_queries

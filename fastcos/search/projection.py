@@ -409,14 +409,14 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """For each projection, return the share of the (query, row) pairs that it cannot rule out.
+    """Return the share of (query, row) pairs that each projection cannot rule out.
 
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first
     q rows of ``sample``, with the scaling that a search applies to queries. ``weighted_offsets``
-    (q, m) contains one number for each pair, which is added to the inner product of the pair. Each
-    number c in ``counts`` stands for a threshold: the threshold of a query is the c-th best score
-    of this query in ``sample``.
+    (q, m) contains one number for each pair, which is added to the inner product of the pair. For
+    each number c in ``counts``, the threshold of a query is the c-th best score of this query in
+    ``sample``.
     """
     m = len(sample)
     scores = queries @ sample.T + weighted_offsets

@@ -29,15 +29,16 @@ def find_candidates(
 
     ``thresholds`` (n,) contains one raw score per query. The function returns the number of
     candidates (n,) of each query. The candidates of a query include every item whose raw score
-    reaches the threshold, and may include other items. A query may have different candidates if it
-    is passed together with other queries, because a whole block of queries may stop using projected
-    codes. The candidates of query i are written to ``columns[starts[i] : starts[i + 1]]``, in any
-    order; candidates for which this slice has no room are only counted. ``starts`` has the shape (n
-    + 1,). The kernel is chosen for ``n_planned`` queries, or for n queries if ``n_planned`` is
-    None. Different kernels may list different candidates. If a caller divides its queries among
-    several calls, it passes the same ``n_planned`` to each call, so that all calls use the same
-    kernel. ``allowed_rows`` contains the rows that are allowed in the results; None allows all
-    packed items. The tiles perform O(n m d) operations.
+    reaches the threshold, and may include other items. If a query is passed together with other
+    queries, it may have different candidates, because the kernel may stop using projected codes for
+    a whole block of queries. The candidates of query i are written to
+    ``columns[starts[i] : starts[i + 1]]``, in any order; candidates for which this slice has no
+    room are only counted. ``starts`` has the shape (n + 1,). The kernel is chosen for ``n_planned``
+    queries, or for n queries if ``n_planned`` is None. Different kernels may list different
+    candidates. If a caller divides its queries among several calls, it passes the same
+    ``n_planned`` to each call, so that all calls use the same kernel. ``allowed_rows`` contains the
+    rows that are allowed in the results; None allows all packed items. The tiles perform O(n m d)
+    operations.
     """
     n = len(thresholds)
     plan = plan_candidates(

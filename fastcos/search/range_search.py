@@ -1,4 +1,4 @@
-"""Range search: find every pair of rows whose score reaches a threshold, as a sparse matrix."""
+"""Range search: return a sparse matrix of all pairs of rows whose score reaches a threshold."""
 
 from __future__ import annotations
 
@@ -252,8 +252,8 @@ class _SegmentSearch:
 
         The candidates of query i are ``rows[starts[i]:starts[i + 1]]``. ``counts`` contains the
         numbers of candidates that ``count_candidates`` has counted. The whole request has
-        ``n_planned`` queries; the first query that is passed to this function is query
-        ``first_query`` of the request.
+        ``n_planned`` queries; the queries passed to this function start with query ``first_query``
+        of the request.
         """
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
         while True:
@@ -314,8 +314,8 @@ def _qualifying_pairs(
     """Return the (query, item) pairs whose exact raw scores reach the bounds.
 
     ``searches`` contains one range search per segment. ``counts`` contains, for each segment, the
-    number of candidates of each query. The whole request has ``n_planned`` queries; the first query
-    that is passed to this function is query ``first_query`` of the request.
+    number of candidates of each query. The whole request has ``n_planned`` queries; the queries
+    passed to this function start with query ``first_query`` of the request.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)
@@ -348,7 +348,7 @@ def _concatenated(arrays: list[Any]) -> Any:
 def _scores_of_pairs(
     measure: Measure, Q: validation.Rows, pairs: _Pairs
 ) -> npt.NDArray[np.float32]:
-    """Return the scores of the measure for pairs with these raw scores."""
+    """Convert the raw scores of these pairs to scores of the measure."""
     scores = np.empty(len(pairs.raw_scores), np.float32)
     starts = np.concatenate([[0], np.cumsum(pairs.counts)])
     for lo, hi in padded_ranges(pairs.counts):
@@ -364,8 +364,8 @@ def _scores_of_pairs(
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
     """Convert ``min_score`` to thresholds for the raw scores of each query.
 
-    ``exact`` is the lowest raw score that qualifies. A raw score qualifies if its score, rounded to
-    float32, is at least ``min_score``, rounded to float32.
+    ``exact`` is the lowest raw score that qualifies. A raw score qualifies if the score computed
+    from it is at least ``min_score``, after both have been rounded to float32.
     """
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
@@ -387,7 +387,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 number that rounds to `threshold` or above.
+    """Return n copies of the smallest float64 number whose rounded value is at least `threshold`.
 
     Here, rounding means conversion to float32.
     """
@@ -402,7 +402,7 @@ def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
 def _smallest_qualifying(
     reach: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Return each query's smallest raw score for which ``reach`` is True, or inf if it never is.
+    """For each query, return the lowest raw score that ``reach`` accepts, or inf if none exists.
 
     ``reach`` maps one raw score per query (n,) to one boolean per query (n,). If ``reach`` is True
     for a raw score, it must be True for every higher raw score of the same query.

@@ -79,7 +79,7 @@ class SearchRequest(NamedTuple):
         The ascending positions of the items that all queries are allowed to find; None if all items
         are allowed.
     exclusions : ExcludedItems or None
-        The positions that each query must not find; None if nothing is excluded.
+        For each query, the positions that the query must not find; None if nothing is excluded.
     min_score : float or None
         The lowest score that a neighbour may have; None if there is no such limit.
     lists : tuple of ndarray (indptr, positions), or None

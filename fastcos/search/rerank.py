@@ -154,8 +154,8 @@ class WordRotatorsScorer:
     its weight, and divide these products by their sum. The distance between two bags is the lowest
     cost of moving the masses of one bag to the vectors of the other bag. Moving a unit of mass from
     one vector to another costs 1 - cosine. If each bag contains a single vector, the distance is
-    therefore 1 - cosine. The distance between an empty bag and any bag is 1. The distance between
-    two bags of m vectors is computed by a linear programme in O(m^3 log m) time, which is usually a
+    therefore 1 - cosine. The distance between an empty bag and any bag is 1. A linear programme
+    computes the distance between two bags of m vectors in O(m^3 log m) time. This usually takes a
     few milliseconds. To find candidates, call ``directions``, and search the returned rows with the
     measure "neg_euclidean". For two bags, ``directions`` returns two rows. By Jensen's inequality,
     half the squared Euclidean distance between these rows is a lower bound on the distance between
@@ -210,7 +210,7 @@ class WordRotatorsScorer:
         return np.array([-self._distance(query_bag, _bag(self._items, item)) for item in items])
 
     def directions(self, *, of_items: bool = False) -> npt.NDArray[np.float64]:
-        """Return the mean of the unit vectors in the bag of each query, or of each item.
+        """For each query or for each item, return the mean of the unit vectors in its bag.
 
         In each mean, the vectors are weighted by their masses.
 

@@ -48,9 +48,9 @@ class Rescored(NamedTuple):
     scores : ndarray (n, k), float32
         The scores of the returned items; -inf in entries without an item.
     missing : ndarray (n,), int64, or None
-        For each query, an upper bound on how many of its k nearest items are not among the returned
-        items. If ``missing`` is 0 for a query, the returned items are certainly its k nearest
-        items. ``missing`` is None if no ``upper_bounds`` were passed.
+        For each query, an upper bound on the number of its k nearest items that are missing from
+        the returned items. If ``missing`` is 0 for a query, the returned items are certainly its k
+        nearest items. ``missing`` is None if no ``upper_bounds`` were passed.
     """
 
     indices: npt.NDArray[np.int64]
@@ -80,10 +80,9 @@ def rescore(
     If the k-th score exceeds every score that an item outside of the candidates could have, the
     returned items are certainly the k nearest items. If you know an upper bound on the scores of
     all items outside of the candidates, pass it as ``upper_bounds``. After an approximate search,
-    you can compute an upper bound on the scores of all other items: add the largest error of the
-    approximation to the lowest approximate score among the candidates.
-    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds, because it searches for the true
-    neighbours.
+    you can compute such an upper bound: it is the sum of the lowest approximate score among the
+    candidates and the largest error of the approximation. :meth:`fastcos.SimilarityIndex.rescore`
+    needs no bounds, because it searches for the true neighbours.
 
     Parameters
     ----------

@@ -63,8 +63,8 @@ class SegmentRequest(NamedTuple):
     allowed : AllowedRows or None
         The rows that are allowed in the results; None if all live rows are allowed.
     thresholds : ndarray (n,) or None
-        One raw score per query. Rows with raw scores below this threshold may be skipped, because
-        earlier segments contain k better rows.
+        For each query, the k-th best raw score in earlier segments. Rows with lower raw scores may
+        be skipped, because earlier segments contain k better rows.
     n_live_of_index : int or None
         The number of live rows in all segments of the search, as in ``plan.SegmentSizes``.
     is_self_join : bool
@@ -153,10 +153,10 @@ def _numpy(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search in NumPy until the kernels are compiled, then by kernels (the method "numpy").
+    """Search in NumPy until the kernels are compiled, and with the kernels afterwards.
 
-    The search proceeds in batches of queries. As soon as the kernels are compiled, the kernels
-    answer the remaining queries.
+    The search proceeds in batches of queries. As soon as the kernels are compiled, they answer the
+    remaining queries.
     """
     allowed, k = request.allowed, request.k
     findable = segment.live_row_numbers if allowed is None else allowed.row_numbers
@@ -389,7 +389,7 @@ def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest proved thresholds (m,): all of the k best rows certainly reach them.
+    """For each of m queries, return the largest threshold that its k best rows provably reach.
 
     The thresholds are in the units of the tiles. ``queries`` (m,) contains the indices of m
     queries, and ``kth_scores`` (m,) contains the k-th best score of each of these queries among all
@@ -418,8 +418,8 @@ def score_all(
 ) -> Ranking:
     """Score every pair in float64, and return row numbers and raw scores (n, k) of the best rows.
 
-    ``numbers`` (m,) contains the row numbers to be scored, and ``grid`` divides the pairs of a
-    query and a row into tasks. The function takes O(n m d) time.
+    ``numbers`` (m,) contains the numbers of the rows to score, and ``grid`` divides the
+    (query, row) pairs into tasks. The function takes O(n m d) time.
     """
     n, parts = len(queries.rows), grid.n_ranges
     row_numbers, scores = unfilled(n * parts, k)
@@ -451,7 +451,7 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the k lowest row numbers that are allowed for a query of zeros, and scores of 0.
+    """Return the k lowest row numbers that a query of zeros is allowed to find, with scores of 0.
 
     Every query is allowed to find the rows in ``numbers``, which are in ascending order.
     """

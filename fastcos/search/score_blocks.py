@@ -120,9 +120,9 @@ def _difference_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield scores that are computed from the differences of rows.
 
-    If the distance of two rows is small compared with their norms, a computation from inner
-    products would be inaccurate: for rows of norm r, the squared distance would have an error of
-    about 1e-7 r^2 in float32.
+    If the distance of two rows is small compared with their norms, computing it from inner products
+    would be inaccurate. For rows of norm r, the squared distance would have an error of about
+    1e-7 r^2 in float32.
     """
     options = as_options(None, None)
     segment = encode_segment(measure, items, options.n_threads)

@@ -93,7 +93,7 @@ class Segment:
 
     @parallel.lazy_attribute
     def distinct(self) -> "Segment":
-        """A segment that has all rows of this segment, but finds only one of several equal rows."""
+        """A segment with the same rows, whose searches find only one of several equal rows."""
         groups = self.duplicates
         segment = self.restricted_to(self.live_row_numbers if groups is None else groups.first)
         segment.duplicates, segment.scaling = None, self.scaling
@@ -115,8 +115,7 @@ class Segment:
         ``removed`` contains row numbers. If this segment has packed all of its rows, the new
         segment shares the packed rows with this segment. Searches of the new segment then skip the
         removed items by means of a mask, which takes O(p) bytes. The new segment starts without
-        packed rows in two cases: if this segment has packed no rows, and if it has packed only one
-        row of each group of equal rows.
+        packed rows if this segment has packed no rows, or only one row of each group of equal rows.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -186,7 +185,7 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed items of this segment and of its segment ``distinct``, if they exist."""
+        """The existing packed items of this segment and of its segment ``distinct``."""
         forms = [self.packed_rows]
         if "distinct" in vars(self):
             forms.append(self.distinct.packed_rows)
@@ -201,8 +200,8 @@ class Segment:
         """If the kernels are compiled, pack the rows that searches without filters need.
 
         If the kernels are not compiled, and the segment has enough rows for tiles, this method
-        starts another process that compiles the kernels. The kernels will be needed, because rows
-        are packed only to be searched.
+        starts another process that compiles the kernels. Rows are packed only for searches, and
+        these searches will need the kernels.
         """
         if self.uses_numpy():
             # If there are fewer than min_rows_for_tiles rows, searches do not use packed rows, so
@@ -263,7 +262,7 @@ class Segment:
         )  # fmt: skip
 
     def look_up(self, fact: plan.Fact) -> None:
-        """Compute a fact on which a plan depends, so that ``sizes`` includes this fact."""
+        """Compute a fact on which a plan depends; ``sizes`` then includes this fact."""
         getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
 
     @parallel.lazy_attribute

@@ -40,7 +40,8 @@ class SegmentTask(NamedTuple):
     allowed_rows : AllowedRows or None
         The rows of the segment that are allowed in the results; None if all live rows are allowed.
     share : tuple of float
-        The start and the end of the segment, as shares of all items, for reports of progress.
+        For progress reports: the share of all items before the start of the segment, and the share
+        of all items before its end.
     memory : float
         The number of bytes that the search of the segment may use.
     """
@@ -80,8 +81,8 @@ class ItemSource(Protocol):
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source that has only the items at these positions; a search packs no other rows.
 
-        If the rows are read in blocks, the method returns None. A restricted source is then not
-        needed, because a search always packs only the allowed rows of each block.
+        If the rows are read in blocks, the method returns None. In this case, no restricted source
+        is needed, because a search always packs only the allowed rows of each block.
         """
 
     def tasks(
@@ -233,8 +234,9 @@ class MappedItems:
     ) -> Segment:
         """Return the rows from ``first`` to ``last - 1`` as a segment.
 
-        Searches of the segment find only the rows in ``numbers``; the numbers are counted from the
-        row ``first``, which has the number 0. If ``numbers`` is None, searches find all rows.
+        ``numbers`` contains row numbers in the segment; the row ``first`` has the number 0.
+        Searches of the segment find only the rows in ``numbers``. If ``numbers`` is None, searches
+        find all rows.
         """
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
         return encode_segment(
@@ -257,7 +259,7 @@ def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItem
 def block_sizes(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
 ) -> BlockSizes:
-    """Return how many queries and how many items are read at once within the working memory."""
+    """Return how many queries and how many items fit in the working memory at once."""
     memory = options.working_memory
     if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
         memory = min(memory, low_precision_memory(X.shape[1], X.nbytes))
@@ -270,9 +272,9 @@ def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
     """Return whether X contains low-precision rows that are packed all at once, without conversion.
 
     The result is False if low-precision rows must be converted to float32 block by block. Rows are
-    converted in three cases: kernels cannot read the type of the rows, there are so few rows that
-    compiling kernels would take longer than it saves, or the codes of the rows would exceed the
-    working memory.
+    converted in each of three cases: kernels cannot read the type of the rows; there are so few
+    rows that compiling kernels would cost more time than the kernels save; or the codes of the rows
+    would exceed the working memory.
     """
     if not memmap.has_kernels(X):
         return False

@@ -145,8 +145,8 @@ def sparse_neighbors_above(
     """Return all pairs of sparse rows that score at least ``min_score``, for ``neighbors_above``.
 
     SciPy multiplies one block of queries at a time by all items. Products are summed in float64, in
-    the order of the columns. If no column has a non-zero in both rows of a pair, the score of the
-    pair is 0 and is not computed, so ``min_score`` must be above 0.
+    the order of the columns. If no column is non-zero in both rows of a pair, the score of the pair
+    is 0. The scores of such pairs are not computed, so ``min_score`` must be above 0.
     """
     import scipy.sparse as sp
 
@@ -209,7 +209,7 @@ def _as_matrix(rows: SparseRows) -> sp.csr_array:
 
 
 def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
-    """Return the type of sums of products, the values of the queries, and the values of the items.
+    """Return a tuple: the type of sums of products, the query values, and the item values.
 
     Both arrays of values are None if all non-zeros of the queries and of the items are 1.
     """

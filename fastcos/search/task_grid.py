@@ -2,8 +2,9 @@
 
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
 of ``cost_model``, and read no array. ``plan`` chooses the method of a search, and then calls the
-functions of this module. They divide the search into tasks, and choose the rank of the first
-threshold. In this module, a panel is a block of 32 packed rows or of 32 queries.
+functions of this module. These functions divide the search into tasks, and choose which score of a
+sample serves as the first threshold. In this module, a panel is a block of 32 packed rows or of 32
+queries.
 """
 
 import math
@@ -158,13 +159,12 @@ def plan_query_blocks(
     a machine with many cores and little memory, the search uses smaller buffers and only some of
     the cores. The size of the blocks is chosen so that the work is divided evenly: two threads
     divide 192 queries into 96 and 96, and not into 64 and 128. If there are no more blocks than
-    threads, the blocks have equal numbers of queries. If there are so few queries that some threads
-    would have no block, the rows, and not the queries, are divided among the threads
-    (``share_rows``). With many threads, there would be many small blocks of queries, and all codes
-    would be read once per block. If dividing the rows into ranges as well saves time,
-    ``_divide_rows`` does this, so that there are fewer and larger blocks. ``may_share`` says
-    whether the rows may be divided. ValueError is raised if the buffers of one query exceed the
-    working memory.
+    threads, the blocks have equal numbers of queries. If there are too few queries to give every
+    thread a block, the rows are divided among the threads instead of the queries (``share_rows``).
+    With many threads, there would be many small blocks of queries, and each block would read all
+    codes again. If it saves time, ``_divide_rows`` therefore divides the rows into ranges, too; the
+    grid then has fewer and larger blocks of queries. ``may_share`` says whether the rows may be
+    divided. ValueError is raised if the buffers of one query exceed the working memory.
     """
     # The function ``tile_top_k.search_block`` allocates ``per_panel`` bytes for each panel of 32
     # queries, even if the panel is only partly filled. The function also allocates ``small`` or
@@ -257,9 +257,9 @@ def _divide_rows(
 
     ``largest`` is the largest number of query panels in a block. The time of a search is estimated
     as the sum of two times: the time of the scan, and the time of scoring the candidates of every
-    range. The time of the scan is the time for reading the codes once per query block or, if this
-    is longer, the time that the busiest thread needs for its multiplications. With two threads,
-    dividing the rows saves no time.
+    range. The time of the scan is the longer of two times: the time for reading the codes once per
+    query block, and the time that the busiest thread needs for its multiplications. With two
+    threads, dividing the rows saves no time.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -296,7 +296,7 @@ def _divide_rows(
 def guess_in_range(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
 ) -> ThresholdSample:
-    """Return the sample of the panels of a range from which the first threshold is estimated.
+    """Return which panels of a range are sampled to estimate the first threshold.
 
     The arguments are those of ``guess_rank``. ``min_sample`` is the smallest number of panels in
     the sample; None stands for the usual number, ``min_sampled_panels``.
@@ -314,10 +314,10 @@ def guess_in_range(
 def guess_rank(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, stride: int = 1
 ) -> int:
-    """Return the rank r: of the best scores of the sampled panels, the r-th is the first threshold.
+    """Return a rank r: the first threshold is the r-th largest of the sampled panels' best scores.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
-    panels are sampled. On average, k of the ``needed_rows`` best rows are allowed in the results.
+    panels are sampled. Of the best ``needed_rows`` rows, k are on average allowed in the results.
     The number ``needed_rows`` may be larger than the number of rows in the range. The rank is at
     most the number of sampled panels.
 

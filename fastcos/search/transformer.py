@@ -22,7 +22,7 @@ class NeighborsTransformer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Transform rows to the sparse graph of their nearest fitted rows, in scikit-learn pipelines.
+    """In scikit-learn pipelines, transform rows to the sparse graph of their nearest fitted rows.
 
     The class works like ``sklearn.neighbors.KNeighborsTransformer``. The entries of the graph are
     distances: 1 - cosine, or Euclidean distances. Each row has ``n_neighbors + 1`` entries, because
@@ -124,7 +124,7 @@ class NeighborsTransformer(
         return sp.csr_matrix((values.ravel(), indices.ravel(), indptr), shape=shape)
 
     def _self_items(self, rows: validation.Rows) -> Integers:
-        """Return, for each row i, the number i if the row equals fitted row i, and -1 otherwise."""
+        """For each row i, return i if the row equals the fitted row i, and -1 otherwise."""
         n = min(len(rows), self.n_samples_fit_)
         is_item = np.zeros(len(rows), np.bool_)
         for first in range(0, n, _COMPARED_AT_ONCE):

@@ -103,9 +103,9 @@ class UpperBounded(Measure, Protocol):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return upper bounds (n,) on the scores of items with raw scores of at most ``raw`` (n,).
 
-        Query i is row i of Q (n, d). If the raw score of an item with query i is at most
-        ``raw[i]``, the score of this item is at most the i-th upper bound in the result. For each
-        query, a higher raw score must not give a smaller bound.
+        Query i is row i of Q (n, d). If the raw score of query i with an item is at most
+        ``raw[i]``, the score of query i with this item is at most the i-th upper bound in the
+        result. For each query, the bound must not decrease as the raw score increases.
         """
 
 
@@ -200,7 +200,7 @@ class Invariances(NamedTuple):
     """Which of six changes to the embeddings leave a measure's scores unchanged.
 
     There is one attribute for each change of the embeddings; the description of the attribute
-    states the change. The value "y" means that the change leaves the scores the same. The value
+    states the change. The value "y" means that the change does not alter the scores. The value
     "rank" means that the change may alter the scores, but not the order of the scores. The value
     "-" means that the change may alter the order of the scores.
 

@@ -74,8 +74,8 @@ class Sensitivity(NamedTuple):
     Attributes
     ----------
     index : float, or ndarray (n,), float64
-        The sensitivity index, from 0 to 1. If the sensitivity index is 0, small rescalings do not
-        change the cosine to first order.
+        The sensitivity index, from 0 to 1. If the sensitivity index is 0, the cosine is constant to
+        first order under small rescalings.
     contributions : ndarray (d,), or (n, d), float64
         The contribution of each dimension to the sensitivity. Contributions may be positive or
         negative. All contributions sum to 0, and their absolute values sum to the sensitivity
@@ -137,17 +137,17 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 
     - If some products are positive and some are negative, the range is -1 to 1.
     - If some products are positive and none is negative, the upper end of the range is 1. The lower
-      end is 0 if there is a dimension in which exactly one of x_l and y_l is zero. Otherwise, let r
-      be the smallest and s the largest ratio y_l / x_l over the dimensions with nonzero entries.
-      The lower end is then 2 sqrt(r s) / (r + s).
-    - If some products are negative and none is positive, let a and b be the ends of the range for x
-      and -y. The range for x and y is then -b to -a.
+      end is 0 if, in some dimension, one of x_l and y_l is zero and the other is not. Otherwise,
+      let r be the smallest ratio y_l / x_l over the dimensions with nonzero entries, and let s be
+      the largest of these ratios. The lower end is then 2 sqrt(r s) / (r + s).
+    - If some products are negative and none is positive, let a be the lower end and b the upper end
+      of the range for the vectors x and -y. The range for x and y is then -b to -a.
     - If all products are zero, the cosine is always 0.
 
     A cosine can come arbitrarily close to an end of the range, but need not reach it.
 
-    Source: the lower end is the constant in the inequality of Cassels, which is also known as the
-    inequality of Pólya and Szegő, and of Greub and Rheinboldt (1959).
+    Source: the lower end is the constant in Cassels' inequality. The same inequality is also named
+    after Pólya and Szegő, and after Greub and Rheinboldt (1959).
 
     Parameters
     ----------
@@ -320,10 +320,10 @@ def rescaling_distance(first: Any, second: Any) -> float:
     Returns
     -------
     float
-        Let M be the matrix product of the inverse of ``first`` and the matrix ``second``. The
-        distance is the logarithm of the ratio of the largest to the smallest eigenvalue of M. The
-        distance does not change if both metrics undergo the same linear change of coordinates, or
-        if one metric is multiplied by a positive number.
+        Let M be the matrix ``inv(first) @ second``. The distance is the logarithm of the ratio of
+        the largest to the smallest eigenvalue of M. The distance does not change if both metrics
+        undergo the same linear change of coordinates, or if one metric is multiplied by a positive
+        number.
 
     Examples
     --------

@@ -70,10 +70,10 @@ def encode_rows(
 ) -> EncodedRows:
     """Validate the rows that a measure has encoded, and compute their norms, in O(n d) time.
 
-    ``are_input_items`` is True if the measure has returned the items of the caller unchanged, so
-    that error messages may call the rows "items". A row with NaN or infinity has a norm of NaN or
-    infinity, so the norms suffice to check that all rows are finite. If the score is the cosine,
-    float64 rows whose squares would underflow are scaled up; scaling a row changes no cosine.
+    ``are_input_items`` is True if the measure has returned the items of the caller unchanged; error
+    messages then call the rows "items". A row with NaN or infinity has a norm of NaN or infinity,
+    so the norms suffice to check that all rows are finite. If the score is the cosine, float64 rows
+    whose squares would underflow are scaled up; scaling a row changes no cosine.
     """
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
     if rows is encoded:  # The entries of the rows have four or eight bytes.
@@ -118,8 +118,8 @@ def _check_encoded(rows: Any, bias: Any) -> None:
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """Return the Euclidean norms (n,) of the rows as a read-only array.
 
-    The rows must be read-only. If the numbers of the rows have one or two bytes, the rows may also
-    be passed as integers that have the same bits (``parallel.memmap``).
+    The rows must be read-only. Rows whose numbers have one or two bytes may also be passed as
+    integers that have the same bits (``parallel.memmap``).
     """
     # This function does not start the compilation of kernels; only a search does.
     if not readiness.runs_kernels():
@@ -135,10 +135,9 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
     """Convert queries to the type in which the items are searched; all scores stay the same.
 
     If the items are not float32, queries are searched in float64, because float64 represents all
-    numbers of the queries exactly. If the items are float32, float64 queries are searched in
-    float32, provided that float32 represents all numbers of the queries exactly. For example, the
-    output of a float32 model is searched in float32, even if it is passed as a list of Python
-    floats.
+    numbers of the queries exactly. If the items are float32, and float32 represents all numbers of
+    the queries exactly, float64 queries are searched in float32. For example, the output of a
+    float32 model is searched in float32, even if it is passed as a list of Python floats.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)

@@ -1,15 +1,15 @@
 """Gradient noise: how stochastic gradient descent sets the scales of the latent dimensions.
 
 Let P be the users and Q the items of a model, trained by gradient descent on a loss f(PQ'). One
-step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. In one step, P'P - Q'Q
-changes by exactly the square of the step size, multiplied by the difference of the Gram matrices of
-the two gradients (Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly,
-because the small changes of P'P - Q'Q and the effects of the weight decay add up over many steps.
-While the factors move, the predictions PQ' stay the same. The factors come to rest when the changes
-from the users and the changes from the items cancel out. Two d x d matrices determine the factors
-to which training converges: the weighted Gram matrix of the users, and the weighted Gram matrix of
-the items. The number of epochs until convergence also depends on the unweighted Gram matrices of
-the users and of the items.
+step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. With a step of size h, this
+difference changes by exactly h² times the difference of the Gram matrices of the two gradients
+(Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly, because the small
+changes of P'P - Q'Q and the effects of the weight decay add up over many steps. While the factors
+move, the predictions PQ' stay the same. The factors come to rest when the changes from the users
+and the changes from the items cancel out. Two d x d matrices determine the factors to which
+training converges: the weighted Gram matrix of the users, and the weighted Gram matrix of the
+items. The number of epochs until convergence also depends on the unweighted Gram matrices of the
+users and of the items.
 """
 
 from typing import Any, NamedTuple
@@ -49,12 +49,12 @@ class GradientNoise(NamedTuple):
     condition : float
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
-        Number of epochs after which the logarithm of ``condition`` is 1/e of its value now. If the
-        factors have already converged, training undoes a small rescaling of the factors, at a speed
-        that depends on the rescaling. ``epochs_to_forget`` is then the number of epochs after which
-        the slowest of these rescalings has shrunk to 1/e of its initial size. Factors that have not
-        converged may need more than 100 times as many epochs as converged factors;
-        ``epochs_to_forget`` is then infinity.
+        Number of epochs after which the logarithm of ``condition`` has fallen to 1/e of its present
+        value. If the factors have already converged, training undoes a small rescaling of the
+        factors, at a speed that depends on the rescaling. ``epochs_to_forget`` is then the number
+        of epochs after which the slowest of these rescalings has shrunk to 1/e of its initial size.
+        Factors that have not converged may need more than 100 times as many epochs as converged
+        factors. In this case, ``epochs_to_forget`` is infinity.
     """
 
     item_weights: Floats
@@ -123,8 +123,9 @@ def gradient_noise(
     ValueError
         Shapes do not match, an array contains NaN or infinity, or ``step`` or ``weight_decay`` is
         out of range. ValueError is also raised if the d columns of the items or of the users are
-        linearly dependent. If there is no weight decay, every dimension must have gradient noise;
-        ValueError is also raised if so many slopes are 0 that a dimension has no gradient noise.
+        linearly dependent. If there is no weight decay, every dimension must have gradient noise.
+        ValueError is therefore also raised if a dimension has no gradient noise, because too many
+        slopes are 0.
 
     Notes
     -----
@@ -136,10 +137,11 @@ def gradient_noise(
     of (M, N) (Theorem 9c).
 
     In the 36 training runs of ``examples/scale_of_dimensions.py``, the measured number of epochs
-    differed from the predicted number by at most a factor of 1.4. After four times the predicted
-    number of epochs, the condition number of the balancing map was at most 1.07 in all runs. The
-    function assumes that the predictions of the model no longer change. If the weight decay is as
-    strong as the curvature of the loss, training undoes a rescaling more slowly than predicted.
+    differed from the predicted number by at most a factor of 1.4. When training had run for four
+    times the predicted number of epochs, the condition number of the balancing map was at most 1.07
+    in all runs. The function assumes that the predictions of the model no longer change. If the
+    weight decay is as strong as the curvature of the loss, training undoes a rescaling more slowly
+    than the function predicts.
 
     Examples
     --------

@@ -3,8 +3,8 @@
 Hubs are items that are near to very many other items. Query normalisation corrects a score by
 statistics of the query. CSLS, local scaling and DisSim Local correct a score by statistics of the
 query and of the item. For these three measures, ``fit`` searches for the nearest neighbours of the
-items. Together with ``fit``, a search by one of them makes two passes over all pairs, or three
-passes if the queries are not items.
+items. With one of these three measures, ``fit`` and a search together make two passes over all
+pairs. If the queries are not items, they make three passes.
 """
 
 from typing import Any, ClassVar
@@ -38,8 +38,8 @@ class QueryNormalized(BaseMeasure):
     """(cosine - μ_q) / σ_q, where μ_q and σ_q are the mean and deviation of the query's cosines.
 
     μ_q and σ_q are the mean and the standard deviation of the cosines of the query with the items.
-    Cosines with zero rows are left out. If the query is an item, its cosine with itself is left
-    out, too. The score is 0 if σ_q = 0. The mean and the standard deviation are computed from d x d
+    Cosines with zero rows are left out. If the query is an item, its cosine with itself is also
+    left out. The score is 0 if σ_q = 0. The mean and the standard deviation are computed from d x d
     sums, without the cosines of all pairs. Pitfall: for one query, the cosines with all items get
     the same correction, so the correction never changes the order of the query's results. The
     correction matters only if the scores of different queries are compared, for example with one
@@ -63,9 +63,9 @@ class QueryNormalized(BaseMeasure):
 class _Local(BaseMeasure):
     """Base class of measures that use a statistic of the K nearest neighbours of every row.
 
-    The neighbours of an item are rows of ``other`` or, if ``other`` is None, other items. The
-    neighbours of a query are items. If ``other`` is None and the query is one of the items, the
-    query is not its own neighbour.
+    If ``other`` is given, the neighbours of an item are rows of ``other``; otherwise, its
+    neighbours are other items. The neighbours of a query are items. If ``other`` is None and the
+    query is one of the items, the query is not its own neighbour.
     """
 
     metric_type = "dot"
@@ -240,7 +240,7 @@ class DisSimLocal(_Local):
         return self._moved_rows(B)
 
     def item_bias(self, B: Rows) -> Floats:
-        """Return (|b - c|² - |b|²) / 2 for each item b and the centroid c of its neighbours."""
+        """Return (|b - c|² - |b|²) / 2 for each item b; c is the centroid of its neighbours."""
         norms = norms_of(self._moved_rows(B))
         return 0.5 * (self._statistics_of(B, are_items=True) - norms * norms)
 

@@ -24,7 +24,7 @@ class RowLookup:
         self._rows = rows
 
     def find(self, rows: Rows) -> Integers:
-        """Return, for each query (n,), the row number of a row that equals the query, or -1."""
+        """For each of n queries, return the number of a row that equals the query, or -1."""
         if _memory_layout(rows) == _memory_layout(self._rows):
             return np.arange(len(rows))
         sorted_hashes, numbers = self._sorted_hashes

@@ -179,9 +179,9 @@ class QueryMetricCosine(_OtherSide):
 class ProjectBackItems(_OtherSide):
     """Cosine of columns of M = XAB', computed in k dimensions: soft cosine with S = P'P, P = XA.
 
-    The measure compares two items by the predictions of the model for all users. The paper
-    (arXiv:2403.05440, section 3) proposes a remedy that compares two users by the predictions of
-    the model for all items; ``project_back_items`` applies the same remedy to items.
+    The measure compares two items by the predictions of the model for all users. As a remedy, the
+    paper (arXiv:2403.05440, section 3) proposes to compare two users by the predictions of the
+    model for all items; ``project_back_items`` applies the same remedy to items.
 
     Parameters
     ----------
@@ -292,8 +292,8 @@ class WhitenedCosine(_Whitened):
     (k = p), the cosine of any two different items is 0 (case 1 of the paper). Directions with small
     singular values get large weights. To avoid this, use only the ``n_components`` leading
     directions, or add a ridge. With a ridge, the measure is no longer invariant to rescalings D of
-    the columns. If the rows are centred, there must be more rows than dimensions, unless you use
-    fewer directions or add a ridge. Constant columns are dropped. Sources: Su et al.
+    the columns. If the rows are centred, and you neither use fewer directions nor add a ridge,
+    there must be more rows than dimensions. Constant columns are dropped. Sources: Su et al.
     arXiv:2103.15316; Huang et al. arXiv:2104.01767.
 
     Parameters
@@ -463,7 +463,7 @@ class LearnedDiagonal(Mapped):
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Return minus the correlation of weighted cosines and centred targets, and its gradient.
+    """Return -c and its gradient; c is the correlation of weighted cosines and centred targets.
 
     ``logs`` (d,) contains the logarithms of the weights. If x and y are the rows of pair i, row i
     of ``xy`` (m, d) is x * y, row i of ``xx`` is x * x, and row i of ``yy`` is y * y.

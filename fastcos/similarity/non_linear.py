@@ -72,7 +72,7 @@ def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
 
 @register
 class Recos(BaseMeasure):
-    """x·y / max |x·z| over all reorderings z of y for which x·z has the sign of x·y.
+    """x·y / max |x·z|, where z is any reordering of y such that x·z has the sign of x·y.
 
     The value is x·y / |sort(x)·sort(y)|. The entries of sort(x) ascend. The entries of sort(y)
     ascend if x·y is at least 0, and descend otherwise. The value is 1 if x·y > 0 and the same
@@ -104,7 +104,7 @@ class Recos(BaseMeasure):
         return float(np.arccos(np.clip(smallest, -1, 1))) + _ANGLE_SLACK
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the unit rows, each divided by the cosine of its sorted row with the axis.
+        """Return the unit rows, each divided by the cosine between its sorted entries and the axis.
 
         The inner products of the encoded rows select the candidates.
         """
@@ -171,8 +171,8 @@ class MutualProximity(BaseMeasure):
     def _fit(self, items: Rows, users: Rows | None) -> None:
         """Compute the moments of the items' cosines, and the largest item value at each grid point.
 
-        At a grid point g, the value of an item is (g - mean) / deviation, with the mean and the
-        deviation of the item's cosines.
+        At a grid point g, the value of an item is (g - mean) / deviation, where the mean and the
+        deviation are those of the item's cosines.
         """
         units = unit_rows(items)
         self._lookup = RowLookup(items)
@@ -199,7 +199,7 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return upper bounds (n,) on the log of the product, for cosines of at most ``raw``."""
+        """Return upper bounds (n,) on the log of the product if the cosines are at most ``raw``."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
@@ -248,11 +248,11 @@ class NormAngleDistance(BaseMeasure):
     absolute value around the difference of the norms). Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ², and the measure is -λ t
-    with t = g / λ + θ. For every s of at most 2, the pairs (g, θ) that have this s form a curve. On
-    this curve, t is smallest at one of the two ends. At one end of the curve, t is 2 arcsin(s/2).
-    At the other end, t is s / w, which is at least 2 arcsin(s/2). If s exceeds 2, t is at least π.
-    In this case, t is also at least sqrt(s² - 4) / w, which is the value of g / λ at θ = π.
-    Pitfall: a suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318),
+    with t = g / λ + θ. For every value of s up to 2, all pairs (g, θ) with this value of s form a
+    curve. On this curve, t is smallest at one of the two ends. At one end of the curve, t is
+    2 arcsin(s/2). At the other end, t is s / w, which is at least 2 arcsin(s/2). If s exceeds 2, t
+    is at least π. In this case, t is also at least sqrt(s² - 4) / w, which is the value of g / λ at
+    θ = π. Pitfall: a suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318),
     corrected.
 
     Parameters
@@ -277,8 +277,8 @@ class NormAngleDistance(BaseMeasure):
         """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64; m is the median norm of the items.
 
         Subtracting m keeps the norms of the encoded rows small, so that the rounding errors of
-        their distances are small, too. If m were not subtracted, a search of Gaussian rows would
-        take 17 times as long.
+        their distances are small, too. Without subtracting m, a search of Gaussian rows would take
+        17 times as long.
         """
         norms = norms_of(B) - self._median_norm
         return np.column_stack([unit_rows(B), _NORM_SHARE / self.weight * norms])

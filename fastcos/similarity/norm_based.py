@@ -36,7 +36,7 @@ class RadialCosine(BaseMeasure):
 
 
 class _MeanNorm(BaseMeasure):
-    """Base class of measures that divide norms by the mean norm of the items that are not zero."""
+    """Base class of measures that divide each norm by the mean norm of all nonzero items."""
 
     metric_type = "dot"
     invariances = Invariances(s="y", r="-", R="y", D="-", G="-", t="-")

@@ -5,7 +5,7 @@ Objective (1) depends on A and B only through AB'. For every invertible diagonal
 module have the form D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). The
 rescalings are applied to the symmetric solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a
 Σ^b, the items are V_k S^(½-a) Σ^-b and the users are U_k S^(½+a) Σ^(1+b). The choice of D therefore
-decides which properties of two items or of two users a cosine compares.
+decides what the cosine of two items, or of two users, compares.
 """
 
 from collections.abc import Iterable
@@ -106,7 +106,7 @@ def rescalings() -> tuple[NamedRescaling, ...]:
 
     Source: arXiv:2403.05440. ``identity`` is Eq. 5, ``orthonormal`` and ``weights`` are the two
     cases of section 2.2, and ``balanced`` is at the end of section 2.3. Under the rescaling
-    ``smoothed``, the cosine of two items compares two columns of the predictions M. In the same
+    ``smoothed``, the cosine compares two items by their columns of the predictions M. In the same
     way, the remedy in section 3 of the paper compares two users by their rows of M. Recommenders
     with a truncated SVD use the rescaling ``data``.
 

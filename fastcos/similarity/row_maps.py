@@ -1,4 +1,4 @@
-"""Linear maps of rows that keep equal rows equal, bit for bit.
+"""Linear maps that map equal rows to equal images, bit for bit.
 
 A BLAS matrix product may round a row differently if the row has another position in the matrix, or
 if the matrix has another size. If a matrix product maps the rows, two equal rows may therefore have
@@ -44,13 +44,13 @@ def map_rows(rows: Rows, root: Floats, mean: Floats | None = None) -> Floats:
 
 
 def first_copies(rows: Rows) -> Integers | None:
-    """Return, for each row, the row number (n,) of the first row that equals it.
+    """For each of n rows, return the number of the first row that is equal to it.
 
     The result is None if all rows are different.
 
-    Rounding may have given different values to equal rows. The expression
-    ``values[first_copies(rows)]`` then gives each row the value of the first row that equals it.
-    The function takes O(n d + n log n) time.
+    Rounding may have given different values to equal rows. With ``values[first_copies(rows)]``,
+    each row gets the value of the first row that equals it. The function takes O(n d + n log n)
+    time.
     """
     _, first, group_of = np.unique(fingerprints(rows), return_index=True, return_inverse=True)
     if len(first) == len(rows):
@@ -78,6 +78,6 @@ def as_contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def row_cuts(rows: Rows, work: int) -> parallel.Blocks:
-    """Return blocks of rows for a kernel that makes ``work`` multiplications per entry of a row."""
+    """Return blocks of rows for a kernel that makes ``work`` multiplications for each entry."""
     size = min(_MAX_ROWS, _WORK_PER_BLOCK // (rows.shape[1] * max(work, 1)) // 4 * 4)
     return parallel.row_blocks(len(rows), max(4, size))

@@ -28,7 +28,7 @@ def norms_of(rows: Rows) -> Floats:
 
 
 def scaled_up_rows(rows: Rows) -> Rows:
-    """Return the rows; multiply float64 rows whose squares would underflow by powers of 2."""
+    """Return the rows; float64 rows with underflowing squares are multiplied by powers of 2."""
     return _scale_up(rows)[0]
 
 

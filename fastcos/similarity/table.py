@@ -37,7 +37,7 @@ class MeasureRow(NamedTuple):
     invariances : Invariances
         How changes of the embeddings affect the scores.
     raw_score : {"cosine", "dot", "euclidean"}
-        How transformed rows are compared; "euclidean" stands for minus the squared distance.
+        How transformed rows are compared; with "euclidean", by minus the squared distance.
     transform : callable, optional
         Function that takes rows (n, d) and returns rows (n, d').
     centre_and_scale : callable, optional

@@ -265,7 +265,7 @@ def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
 
 
 def _write_rows(file: Path, lo: int, rows: Array) -> None:
-    """Overwrite the rows of an .npy file from row number lo on, and flush the file to the disk.
+    """Overwrite the rows of an .npy file, starting at row ``lo``, and flush the file to the disk.
 
     A memory map is not used, because a write to a memory map kills the process if the disk is full.
     """

@@ -1,4 +1,4 @@
-"""Write and read directories of arrays and JSON fields, whose content changes atomically.
+"""Write and read directories of arrays and JSON fields, and change their content atomically.
 
 A directory contains ``header.json`` and one ``.npy`` file per array. The name of an array file
 contains a hash of its content. The header names every file with its size and sha256. The header is
@@ -287,13 +287,13 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write `arrays`, then a header that lists new and kept arrays; return the header's checksum.
+    """Write `arrays`, then a header that also lists `kept_entries`; return the header's checksum.
 
     `kept_entries` contains the header entries of arrays that are already in the directory and are
-    not written again. `expected` is the checksum that the directory must still have when its header
-    is replaced. `is_locked` says whether this writer holds the directory's lock. A writer that does
-    not hold the lock removes no file: another writer may be writing a new header that needs this
-    file.
+    not written again. When the header of the directory is replaced, the directory must still have
+    the checksum `expected`. `is_locked` says whether this writer holds the directory's lock. A
+    writer that does not hold the lock removes no file: another writer may be writing a new header
+    that needs this file.
     """
     # If importlib.metadata were imported at the top of the file, importing fastcos.search would
     # take 20 ms longer.

@@ -8,14 +8,14 @@ system releases the lock, but the lock file remains, and the next holder uses th
 
 A record lock belongs to a process, so it does not exclude other threads of the same process.
 Moreover, if the process closes any descriptor of the lock file, it loses the record lock at once.
-Therefore this process also keeps a lock in memory for each directory. Only one thread of the
-process at a time holds the lock in memory, and only that thread opens the lock file.
+Therefore this process also keeps a lock in memory for each directory. At any time, at most one
+thread of the process holds the lock in memory, and only this thread opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), a warning is
 issued, once per reason. The writers of such a directory remove no file that another writer may
 need.
-While a writer checks and replaces the header of a directory that cannot be locked, the writer holds
-a ``brief_lock``. A brief lock is a file that only one process at a time can create.
+If a directory cannot be locked, a writer holds a ``brief_lock`` while it checks and replaces the
+header of the directory. A brief lock is a file that only one process at a time can create.
 """
 
 import contextlib
@@ -126,7 +126,7 @@ def lock_directory(
 
 @contextlib.contextmanager
 def brief_lock(directory: Path) -> Iterator[None]:
-    """Exclude other writers, for a few milliseconds, from a directory that cannot be locked.
+    """For a few milliseconds, exclude other writers from a directory that cannot be locked.
 
     The lock is a file that this function creates and removes. A process that is killed within the
     ``with`` block leaves the file behind, so other processes ignore and remove a file that is older

@@ -10,8 +10,8 @@ kernels require, so no other function scans or converts them again::
 
 A function whose name begins with `as_` returns the converted argument. A function whose name begins
 with `check_` raises an error if the argument is invalid. This module contains only the checks that
-several modules need. If a rule applies to the arguments of only one function, that function checks
-the rule. Sparse matrices are checked by :func:`fastcos.linalg.csr.as_interactions`. Rows on disk
+several modules need. A rule that applies to the arguments of only one function is checked by this
+function. Sparse matrices are checked by :func:`fastcos.linalg.csr.as_interactions`. Rows on disk
 are checked by :mod:`fastcos.parallel.memmap`, block by block, when they are read.
 """
 
@@ -223,7 +223,7 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def listed(choices: Collection[str], room: int) -> str:
-    """Return ``choices``, separated by commas, as a text of at most `room` characters.
+    """Join ``choices`` with commas; the resulting text has at most `room` characters.
 
     If there is no room for all choices, the text ends with the total number of choices.
     """
@@ -273,7 +273,7 @@ def as_rows(
     uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
     number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
     the function does not look for NaN and infinity in float32 rows. The caller must then check that
-    the norms of all rows are finite: a row with NaN or infinity has a norm that is not finite.
+    the norms of all rows are finite: a row with NaN or infinity has a norm of NaN or infinity.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:

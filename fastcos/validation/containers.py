@@ -1,11 +1,11 @@
 """Convert arrays, tensors, Arrow columns and table columns exactly to NumPy arrays.
 
-Every public function that accepts rows converts them with this module. A value that cannot be
-converted exactly, or that could be read in two ways, raises an error that names the call to use
-instead. To recognise an object of another library, such as a PyTorch tensor or a sparse matrix,
-this module does not import the library, but looks for it in ``sys.modules``. A caller who has such
-an object has already imported its library. Objects of other libraries are read through the
-interfaces that they offer: ``__array__``, Arrow's C data interface, or DLPack.
+Every public function that accepts rows converts them with this module. If a value cannot be
+converted exactly, or could be read in two ways, an error names the call to use instead. To
+recognise an object of another library, such as a PyTorch tensor or a sparse matrix, this module
+does not import the library, but looks for it in ``sys.modules``. A caller who has such an object
+has already imported its library. Objects of other libraries are read through the interfaces that
+they offer: ``__array__``, Arrow's C data interface, or DLPack.
 """
 
 import contextlib
@@ -199,7 +199,7 @@ def _as_numpy(name: str, values: Any) -> Array:
 
 
 def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    """Raise ValueError if a row differs from row 0 in shape; `shapes` holds all row shapes."""
+    """Raise ValueError if the rows differ in shape; `shapes` contains the shape of every row."""
     if all(len(shape) == 1 for shape in shapes):
         _common_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
@@ -253,7 +253,7 @@ def _from_objects(name: str, array: Array) -> Array:
 
 
 def _check_columns(name: str, columns: list[str]) -> None:
-    """Raise TypeError if a table has a column of ids, which NumPy would use as coordinates."""
+    """Raise TypeError if a table has a column of ids: NumPy would use the ids as coordinates."""
     ids = [column for column in columns if is_id(column)]
     users = [column for column in columns if column_word(column, USER_WORDS) in USER_WORDS]
     items = [column for column in columns if column_word(column, ITEM_WORDS) in ITEM_WORDS]

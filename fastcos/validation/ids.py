@@ -122,8 +122,8 @@ def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -
 def _compact(ids: Ids) -> Ids:
     """Return strings as a new array of fixed-width strings or, to save memory, of Python strings.
 
-    The result contains Python strings if it would waste too much memory to pad every string to the
-    same width.
+    The result contains Python strings if padding every string to the same width would waste too
+    much memory.
     """
     lengths = string_lengths(ids)
     width = int(lengths.max(initial=1))
