@@ -128,11 +128,11 @@ def top_k(
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
         The memory in MiB that one task may use. For every worker with n threads and the memory
-        limit M, ``working_memory`` must be at most M / (2 n). The default is the smaller of two
-        numbers: the setting ``working_memory``, and the smallest M / (2 n) of all workers.
+        limit M, ``working_memory`` must be at most M / (2 n). The default is the setting
+        ``working_memory``, reduced to the smallest limit M / (2 n) of a worker if necessary.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
-        block. If a call is interrupted, the same call later computes only the missing blocks.
+        block. If a call is interrupted, repeating the call computes only the missing blocks.
     client : distributed.Client, optional
         The client of the cluster; by default the current client of Dask.
 
@@ -439,8 +439,8 @@ class _ClusterOperator(Operator):
         """Submit one task per shard, and return the futures of their products.
 
         ``product`` is the name of a method of SparseOperator, and ``factor`` is the argument of the
-        method. The factor is the result of a task of its own. If the worker that holds the factor
-        dies, Dask can therefore run this task again.
+        method. A separate task returns the factor. If the worker that holds the factor dies, Dask
+        can therefore run this task again.
         """
         limit, worker = smallest_worker(self._client)
         task_bytes = self._bytes_of_a_task(factor)

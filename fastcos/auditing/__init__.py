@@ -17,8 +17,8 @@ the neighbours of all items, and calls the following modules:
   rescalings.
 - ``attacks`` searches for rescalings that remove a neighbour. The share of neighbours that no
   attack removes is an upper bound on the share that survives all rescalings.
-- ``worst_rescaling`` searches for the one rescaling, or the one linear map, that replaces the most
-  neighbours.
+- ``worst_rescaling`` searches for the single rescaling, or the single linear map, under which the
+  most neighbours are replaced.
 - ``variants`` computes other parametrisations of the model, and invariant baselines.
 - ``label_recovery`` searches for the lowest and the highest AUC of labels under rescalings.
 - ``report`` and ``audit_records`` contain the result, with numbers, a verdict and advice.

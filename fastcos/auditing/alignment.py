@@ -71,8 +71,8 @@ class Alignment(Record):
         old factors were not balanced, the stored vectors are no longer valid. Replace these stored
         vectors once, either with ``old_items`` and ``old_users`` or with the new vectors.
     shared, old_shared : ndarray (m,), int64
-        The items that both versions contain: ``shared`` contains their row numbers in ``items``,
-        and ``old_shared`` contains their row numbers in ``old_items``.
+        Row numbers of the items that both versions contain. The row numbers in ``shared`` refer to
+        ``items``, and the row numbers in ``old_shared`` refer to ``old_items``.
     n_new, n_removed : int
         Number of items that only the new version contains, and number of items that only the old
         version contains.
@@ -85,16 +85,18 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        An item matches itself if no new vector has a higher cosine with the item's old vector than
-        the item's own new vector has. ``self_match_rate`` is the fraction of the shared items that
-        match themselves after the alignment, and ``self_match_rate_before`` is this fraction before
-        the alignment. The self-match rates are computed from at most 2,000 shared items.
-        ``self_match_rate_before`` is None if the two versions have different numbers of columns.
+        An item matches itself if, of all new vectors, the item's own new vector has the highest
+        cosine with the item's old vector. An item also matches itself if several new vectors tie
+        for the highest cosine, and its own new vector is one of them. ``self_match_rate`` is the
+        fraction of the shared items that match themselves after the alignment, and
+        ``self_match_rate_before`` is this fraction before the alignment. The self-match rates are
+        computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
+        versions have different numbers of columns.
     moved : ndarray, int64
         The shared items that changed much more than most shared items, as row numbers in ``items``.
         Let z be Fisher's z of the cosine between the old and the new vector of an item. An item is
-        listed if its z is lower than the median z of the shared items by more than four robust
-        standard deviations. The item with the lowest cosine comes first.
+        listed if its z is more than four robust standard deviations below the median z of the
+        shared items. The item with the lowest cosine comes first.
     """
 
     items: Floats
@@ -220,9 +222,8 @@ def align(
     Notes
     -----
     The QR decompositions of users and items take O((n + p) d²) time. The function also computes an
-    SVD of a d x d' matrix. The balanced factors depend on the set of items. For two training runs
-    of the same model, the field ``residual`` is therefore about 0.05 if a third of the items are
-    new.
+    SVD of a d x d' matrix. The balanced factors depend on the set of items. If a third of the items
+    are new, the field ``residual`` is therefore about 0.05 for two training runs of the same model.
 
     Examples
     --------
@@ -304,10 +305,10 @@ def _check_both_versions(name: str, value: Any, old_value: Any) -> None:
 
 
 class _Forms(NamedTuple):
-    """The factors of both versions as float64 arrays of equal width, balanced if there are users.
+    """The factors of both versions, as float64 arrays of equal width.
 
-    ``old_vectors_valid`` is true if the old factors are the input arrays, with zero columns
-    appended if needed.
+    If there are users, the factors are balanced. ``old_vectors_valid`` is true if the old factors
+    are the input arrays; zero columns may have been appended to these arrays.
     """
 
     items: Floats
@@ -395,7 +396,8 @@ def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
 def _is_balanced(users: Floats, items: Floats) -> bool:
     """Return whether users and items have the same Gram matrix.
 
-    Balanced factors have equal Gram matrices, and so do all rotations of balanced factors.
+    Balanced factors have equal Gram matrices. If balanced factors are rotated, their Gram matrices
+    remain equal.
     """
     with parallel.blas_lock():
         user_gram, item_gram = users.T @ users, items.T @ items

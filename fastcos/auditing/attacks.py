@@ -67,10 +67,10 @@ def vertex_attack(
 ) -> Attack:
     """For each nearest neighbour of an item, search for a rescaling that removes the neighbour.
 
-    The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``. The lowest
-    condition number at which a rescaling can remove a neighbour lies between the radius of the
-    certificate and the radius of the attack. If the attack finds no rescaling that removes a
-    neighbour, there may still be one.
+    The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``. Consider the
+    lowest condition number of a rescaling that removes a neighbour. This condition number lies
+    between two radii: the radius of the certificate and the radius of the attack. If the attack
+    finds no rescaling that removes a neighbour, there may still be one.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def vertex_attack(
 
 
 def nearest_and_competing(sample: neighbor_edges.ItemRows, k: int) -> Integers:
-    """Return the k nearest items of each row, followed by the items that may replace them."""
+    """For each row, return the k nearest items and then the items that may replace them."""
     return neighbor_edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 
@@ -128,8 +128,9 @@ def attack(
     """For each of the first k neighbours in a list, return a rescaling that removes the neighbour.
 
     ``certain`` (n, k) contains the certified radius of each neighbour. ``levels`` contains the
-    condition numbers to try, in ascending order. For each neighbour, only the levels above its
-    certified radius are tried. A radius in the result is one of the levels, inf or NaN.
+    condition numbers to try, in ascending order. For each neighbour, the function tries only the
+    levels above the neighbour's certified radius. A radius in the result is one of the levels, inf
+    or NaN.
     """
     n, k = certain.shape
     radius = parallel.unfilled((n, k), np.float64)

@@ -60,12 +60,13 @@ class RobustnessPoint(Record):
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
-        Upper bound on the share of neighbours that survive the worst single rescaling. A search
-        looks for this rescaling (:func:`fastcos.auditing.worst_rescaling`); the bound is the share
-        of neighbours that survive its result.
+        Upper bound on the share of neighbours that survive the worst single rescaling. The function
+        :func:`fastcos.auditing.worst_rescaling` searches for the worst rescaling; the bound is the
+        share of neighbours that survive the rescaling that it finds.
     worst_linear : float
         Upper bound on the share of neighbours that survive the worst single linear map. A search
-        looks for this map; the bound is the share of neighbours that survive its result.
+        looks for the worst map; the bound is the share of neighbours that survive the map that the
+        search finds.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling. The logarithms of the entries of a
         random rescaling are uniformly distributed.
@@ -185,7 +186,7 @@ class LabelRecovery(Record):
     high_rescaling: Floats
 
     def sections(self) -> tuple[Section]:
-        """Return the section about the lowest and the highest AUC, and their rescalings."""
+        """Return the section about the rescalings with the lowest and the highest AUC."""
         label = (
             "Scale of each dimension under two rescalings that the search found. The AUC is "
             f"{self.low:.3f} under the worst rescaling and {self.high:.3f} under the best "

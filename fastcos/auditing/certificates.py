@@ -4,10 +4,10 @@ An edge is a pair of an item and one of its k nearest neighbours. The radius of 
 condition number: under every map with a lower condition number, the neighbour stays among the k
 nearest. The family "linear" contains every invertible map G. The radius of an edge for the family
 "linear" follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only
-the diagonal maps D, so the radius of an edge for the family "rescaling" is at least as large as for
-the family "linear". To compute the radius of an edge for rescalings, the code examines the
-competing items. An item m competes with the neighbour j of an item i if a rescaling may bring m
-nearer to i than j.
+the diagonal maps D. The radius of an edge is therefore at least as large for rescalings as for all
+invertible maps. To compute the radius of an edge for rescalings, the code examines the competing
+items. An item m competes with the neighbour j of an item i if, under some rescaling, m may be
+nearer to i than j is.
 """
 
 from typing import Any, NamedTuple
@@ -77,11 +77,11 @@ def certified_neighbors(
 ) -> CertifiedNeighbors:
     """Return the k nearest neighbours by cosine, each with a proven radius of robustness.
 
-    The radius of a neighbour is a condition number: no map of the family with a lower condition
-    number removes the neighbour from the k nearest items. The smallest condition number at which a
-    map removes the neighbour may be larger than the radius. For the family "rescaling", the
-    function tests only certain condition numbers: the logarithm of each of them is about 1 % larger
-    than the logarithm of the one before it.
+    The radius of a neighbour is a condition number. A map of the family whose condition number is
+    lower than the radius does not remove the neighbour from the k nearest items. The radius is only
+    a lower bound: a map that removes the neighbour may need a larger condition number. For the
+    family "rescaling", the function tests only a sequence of condition numbers; from one to the
+    next, the logarithm of the condition number grows by about 1 %.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def certified_neighbors(
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
         "rescaling", the function takes longer and examines only condition numbers up to
-        ``condition``. A radius in the result that exceeds ``condition`` by more than a rounding
-        error is therefore the radius for the family "linear".
+        ``condition``. If a radius in the result exceeds ``condition`` by more than a rounding
+        error, this radius is therefore the radius for the family "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
 
@@ -179,7 +179,7 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
 def levels_up_to(condition: float, step: float) -> Floats:
     """Return condition numbers in ascending order; the largest is ``condition``.
 
-    The logarithms form a geometric sequence: each one is exp(``step``) times the one before it.
+    Each logarithm of a condition number is exp(``step``) times the logarithm before it.
     """
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))

@@ -108,10 +108,10 @@ def audit(
     popularity : array_like (p,), optional
         Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
-        Number of interactions of each user. With ``popularity`` and ``activity``, the audit
-        recognises factors that were trained with a weight decay proportional to the number of
-        interactions of each row, as in ALS-WR. If all observations have equal noise, many epochs of
-        stochastic gradient descent lead to nearly the same form as ALS-WR.
+        Number of interactions of each user. If ``popularity`` and ``activity`` are passed, the
+        audit recognises factors of a training like ALS-WR, in which the weight decay of each row is
+        proportional to the row's number of interactions. If all observations have equal noise, many
+        epochs of stochastic gradient descent lead to nearly the same form as ALS-WR.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
         With ``gradient_noise``, the audit recognises factors to which stochastic gradient descent
@@ -123,8 +123,8 @@ def audit(
         The verdict is about rescalings D whose largest entry is at most ``condition`` times the
         smallest entry. The condition number of D is its largest entry divided by its smallest. The
         default of 1.2 is typical of two converged training runs of one model that differ only in
-        their random seed. If two training runs are short, or if their initial factors or optimisers
-        differ, the rescaling between them has a condition number of 2 to 30
+        their random seed. The rescaling between two training runs has a condition number of 2 to 30
+        if the runs are short, or if their initial factors or optimisers differ
         (``docs/explanation/scale_of_dimensions.md``). The paper (section 2.2) names two special
         cases of D. In the simulation of the paper, the rescaling from one special case to the other
         has a condition number of 5. The rescaling from the original factors to either special case
@@ -135,22 +135,21 @@ def audit(
         was trained. Choose "ranking" for a loss that depends only on the differences between the
         dot products of one user with several items, such as BPR or a softmax over items. Choose
         "ranking" as well if the model trains a bias per user. If the same vector is added to all
-        items, all scores of a user change by the same number. This does not change a ranking loss,
-        because the number cancels in the differences of the scores. If the model trains a bias per
-        user, a change of this bias can compensate for the number that is added to all scores of the
-        user. If ``trained_on`` is "ranking", the audit also compares the items with centred items,
-        from which the mean of the items has been subtracted. If ``trained_on`` is "ranking", the
-        audit also centres the items before it computes the query metric.
+        items, all scores of a user change by the same number. A ranking loss does not change in
+        this case, because the number cancels in the differences of the scores. If the model trains
+        a bias per user, a change of the user's bias can compensate for the change of the user's
+        scores. If ``trained_on`` is "ranking", the audit also compares the items with centred
+        items, from which the mean of the items has been subtracted. If ``trained_on`` is "ranking",
+        the audit also centres the items before it computes the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items; the weights of the rows may
         be equal or unequal. Pass "not both" if the loss had no weight decay, or if it had weight
-        decay only on users or only on items. If the loss had weight decay on both users and items,
-        and if training has converged, the weight decay has determined the scale of each dimension,
-        as in Eq. 2 of the paper. If weight decay has determined the scale, a rescaling D increases
-        the loss. After converged training with weight decay on users and items, the Gram matrices
-        of users and items are equal. If ``users`` are passed, the audit checks whether the Gram
-        matrices are equal. If the Gram matrices of users and items differ, the report says so and
-        assumes that D is arbitrary.
+        decay only on users or only on items. Once training has converged, weight decay on both
+        users and items has determined the scale of each dimension, as in Eq. 2 of the paper. If
+        weight decay has determined the scale, a rescaling D increases the loss. After converged
+        training with weight decay on users and items, the Gram matrices of users and items are
+        equal. If ``users`` are passed, the audit checks whether the Gram matrices are equal. If the
+        Gram matrices of users and items differ, the report says so and assumes that D is arbitrary.
 
     n_threads, working_memory
         As in :func:`fastcos.top_k`.

@@ -34,8 +34,8 @@ def label_recovery_range(
     The pairwise AUC is the probability that two items with the same label have a larger cosine than
     two items with different labels. The result comes from a search and is not a bound: the true
     range of the AUC is at least as wide. The search evaluates rescalings on a random sample of the
-    items. The sample contains half of the items, or 300 items if half of the items would be more.
-    The AUCs in the result are computed on the items outside the sample.
+    items. The sample contains half of the items, but at most 300 items. The AUCs in the result are
+    computed on the items outside the sample.
 
     Parameters
     ----------

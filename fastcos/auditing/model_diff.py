@@ -61,24 +61,24 @@ class ModelDiff(Record):
         be lower than ``overlap``.
     unchanged : float
         The largest of ``overlap``, ``overlap_after_rescaling`` and ``overlap_after_linear_map``.
-        1 minus ``unchanged`` is the share of neighbours whose change cannot be explained by a
-        change of basis.
+        The share of neighbours whose change cannot be explained by a change of basis is
+        1 - ``unchanged``.
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, which are means over items.
     explained_new : float
-        Share of the new items' squared norm that the best linear map of the old items explains. The
-        share is 1 if the map reproduces the new items exactly.
+        Share of the squared norm of the new items that is explained by the best linear map of the
+        old items. The share is 1 if the map reproduces the new items exactly.
     explained_old : float
-        Share of the old items' squared norm that the best linear map of the new items explains. If
-        ``explained_old`` is lower than ``explained_new``, the new version contains less information
-        than the old version.
+        Share of the squared norm of the old items that is explained by the best linear map of the
+        new items. If ``explained_old`` is lower than ``explained_new``, the new version contains
+        less information than the old version.
     condition : float
         Condition number of the linear map, restricted to the subspace that the old items span. The
         linear map changes Fisher's z of a cosine by at most ln(``condition``).
     query_metric_overlap : float or None
-        Overlap of the neighbours if each version compares its items by its own query metric; None
-        unless the users of both versions are passed. A change of basis does not change the query
-        metric of a version.
+        Overlap of the neighbours if the items of each version are compared by the query metric of
+        this version; None if the users of a version were not passed. A change of basis does not
+        change the query metric of a version.
     prediction_change : float or None
         Relative change of the predictions in Frobenius norm. ``prediction_change`` is None if the
         users of a version were not passed, or if the two versions have different numbers of users.
@@ -162,7 +162,7 @@ def diff_models(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> ModelDiff:
-    """Measure how much of the change of neighbours between two versions is only a change of basis.
+    """Measure how far a change of basis explains that the neighbours differ between two versions.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def diff_models(
     n_threads : int, optional
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
-        Seed of the sample of at most 2,000 items whose lists are compared.
+        Seed for drawing the items whose lists are compared; at most 2,000 items are drawn.
 
     Returns
     -------
@@ -295,7 +295,7 @@ def _fit_linear_map(
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """Return, for each column, the factor that brings the old column closest to the new column.
+    """For each column, return the factor that best scales the old column to match the new column.
 
     If an old column is zero or orthogonal to the new column, its factor is 1.
     """

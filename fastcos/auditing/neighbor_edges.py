@@ -93,10 +93,11 @@ def as_edges(
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Yield the sampled rows and their lists in parts whose items fit in memory.
 
-    Each part is a tuple of three entries: a slice of the sampled rows, the items that occur among
-    these rows or in their neighbour lists, and these neighbour lists. Each entry of the lists
-    is the position of an item among the items of the part. If all items fit in memory, the function
-    yields all rows as a single part, without renumbering the entries of the lists.
+    Each part is a tuple of three entries: a slice of the sampled rows, the items of the part, and
+    the neighbour lists of the rows. The items of the part are the items that occur among its rows
+    or in its lists. Each entry of the lists is the position of an item among the items of the part.
+    If all items fit in memory, the function yields all rows as a single part, without renumbering
+    the entries of the lists.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists

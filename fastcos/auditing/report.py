@@ -70,8 +70,8 @@ class Audit(Record):
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
-        Number of sampled items whose neighbour lists were compared: the list in the audited
-        embeddings with the lists in other parametrisations.
+        Number of sampled items for which the neighbour list in the audited embeddings was compared
+        with the lists in other parametrisations.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument ``trained_on`` of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
@@ -93,8 +93,8 @@ class Audit(Record):
         artanh(cosine) be Fisher's z of a pair. To first order, a rescaling with the condition
         number κ changes z by at most ln κ times the ``tv_index`` of the pair.
     random_basis_sensitivity : float
-        Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
-        ``sensitivity``.
+        Sensitivity index after the sampled items have been rotated to a random orthogonal basis, as
+        a mean over several such bases. Compare ``sensitivity`` with this value.
     dimension_shares : ndarray (d,)
         Contribution of each latent dimension to the sensitivity index, as a share; the shares sum
         to 1.
@@ -104,12 +104,11 @@ class Audit(Record):
     given : VariantScores
         Statistics of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
-        Each entry belongs to one other parametrisation of the model, and compares the items in this
-        parametrisation with the audited embeddings. All parametrisations of a model make the same
-        predictions. If ``trained_on`` is "ranking", the last entry of ``parametrizations`` is
-        "centered". The entry "centered" compares the audited items with the centred items, which
-        result from subtracting the mean of all items. Subtracting the mean of all items does not
-        change a ranking loss.
+        Each entry compares the audited embeddings with the items of one other parametrisation of
+        the model. All parametrisations of a model make the same predictions. If ``trained_on`` is
+        "ranking", the last entry of ``parametrizations`` is "centered". The entry "centered"
+        compares the audited items with the centred items, from which the mean of all items has been
+        subtracted. Subtracting the mean of all items does not change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.
@@ -235,7 +234,7 @@ class Audit(Record):
 
     @property
     def _has_form(self) -> bool:
-        """Whether an entry of ``parametrizations`` has nearly the audited cosines."""
+        """Whether the cosines of an entry of ``parametrizations`` nearly equal the audited ones."""
         return any(form.is_given for form in self.parametrizations)
 
     @property
@@ -712,7 +711,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return a variant's name, to end the caller's sentence, and sentences with its numbers."""
+    """Return the name of a variant, which ends the caller's sentence, and then its statistics."""
     distance = (
         ""
         if variant.condition is None

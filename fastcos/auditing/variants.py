@@ -1,11 +1,11 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
-The same predictions can result from many pairs of user and item factors, which are related by
-invertible maps of the latent space. If the loss depends only on dot products, all these pairs of
-factors have the same loss. The training algorithm and the software therefore determine which pair
-is the result. For example, a truncated SVD returns one pair, LSA returns a second one, and training
-with weight decay on users and items returns a third one. An invariant baseline is a similarity that
-no invertible map of the latent space changes.
+Many pairs of user and item factors make the same predictions; an invertible map of the latent space
+converts one pair into another. If the loss depends only on dot products, all these pairs of factors
+have the same loss. The training algorithm and the software therefore choose one of these pairs. For
+example, a truncated SVD returns one pair, LSA returns a second one, and training with weight decay
+on users and items returns a third one. An invariant baseline is a similarity that no invertible map
+of the latent space changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -148,8 +148,8 @@ def invariant_baselines(
 
     Whitening needs only the moments of the items; the query metric needs the users. If
     ``is_ranking`` is true, the mean of the items is subtracted before the query metric is applied.
-    With this subtraction, the cosines of the query metric do not change if the same vector is added
-    to all items (Theorem 10 of docs/explanation/theorems.md).
+    After this subtraction, a vector that is added to all items does not change the cosines of the
+    query metric (Theorem 10 of docs/explanation/theorems.md).
     """
     if users is not None:
         metric = metric_factor(users)
@@ -173,7 +173,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the parametrisation that the audited items already have, or None.
 
     If the items match several parametrisations, the function returns the nearest of them. The
-    nearest parametrisation is the one to which a map with the lowest condition number leads from
+    nearest parametrisation is the one that the map with the lowest condition number reaches from
     the audited items. The condition number of a map bounds the change of every cosine (Theorem 3 of
     docs/explanation/theorems.md).
     """
@@ -184,7 +184,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
 def score_variant(
     variant: Variant, sample: neighbor_edges.ItemRows, lists: Integers, labelled: Labelled | None
 ) -> VariantScores:
-    """Return the agreement of a variant's cosines and neighbours with those of the audited items.
+    """Compare the cosines and neighbours of a variant with those of the audited items.
 
     ``lists`` (m, k) contains the k nearest neighbours of the sampled rows in the audited
     embeddings.

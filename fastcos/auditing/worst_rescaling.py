@@ -87,9 +87,9 @@ class WorstRescaling(NamedTuple):
     condition : float
         Upper limit on the condition number of the map.
     replaced : float
-        Share of the k nearest neighbours that are no longer among the k nearest items after the
-        items have been mapped. The search may miss the true worst map, so ``replaced`` is a lower
-        bound on the share that the true worst map replaces.
+        Share of the k nearest neighbours that the map replaces: after the map, these neighbours are
+        no longer among the k nearest items. The search may miss the true worst map, so ``replaced``
+        is a lower bound on the share that the true worst map replaces.
     error : float
         Standard error of ``replaced`` that is due to the sample of items; 0 if the neighbours of
         all items were counted.
@@ -125,8 +125,8 @@ def worst_rescaling(
     :func:`certified_neighbors` returns neighbours that provably survive every map. A neighbour that
     is not certified may be removed by some map, but different neighbours may require different
     maps. A model uses only one parametrisation at a time, so ``worst_rescaling`` searches for the
-    worst single map. The search may miss the worst map. The share of neighbours that the returned
-    map replaces is therefore a lower bound on the share that the worst map replaces.
+    worst single map. The search may miss the worst map. The worst map therefore replaces at least
+    as large a share of neighbours as the returned map.
 
     Parameters
     ----------
@@ -150,17 +150,17 @@ def worst_rescaling(
     The algorithm is an iterated local search for the weights w = D^-2 of the dimensions. Each
     weight has either its smallest or its largest allowed value. The search flips one weight at a
     time to its other value. If a flip reduces the number of removed neighbours, the search undoes
-    the flip. If no single flip removes more neighbours, the search returns to the best D so far,
-    flips three random weights, and continues. The first starting points are computed from the
-    gradient of a smoothed count of removed neighbours; the remaining starting points are random. To
-    find a linear map, each step of the search starts from the map G that the previous step found,
-    and computes a gradient with respect to the metric GG'. The step then uses the eigenvectors of
-    this gradient as its basis.
+    the flip. If no flip of a single weight removes more neighbours, the search goes back to the
+    best D so far, flips three random weights, and continues. The first starting points are computed
+    from the gradient of a smoothed count of removed neighbours; the remaining starting points are
+    random. To find a linear map, each step of the search starts from the map G that the previous
+    step found, and computes a gradient with respect to the metric GG'. The step then uses the
+    eigenvectors of this gradient as its basis.
 
-    If there are at most 1,000 items, the search uses all items, and the neighbours that the map
-    replaces are counted for all items. If there are more than 1,000 items, the search uses a sample
-    of at most 500 items, and the neighbours that the map replaces are counted for up to 1,000 items
-    outside this sample.
+    If there are at most 1,000 items, the search uses all items, and the replaced neighbours of all
+    items are counted. If there are more than 1,000 items, the search uses a sample of at most 500
+    items. In this case, the replaced neighbours are counted for up to 1,000 items outside the
+    sample.
 
     Examples
     --------
@@ -321,12 +321,12 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the gradient of a smoothed count of lost edges; the metric (d, d) is the variable.
+        """Return the gradient of a smoothed count of lost edges with respect to the metric (d, d).
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
-        list contributes a smooth step function of the difference between its score and the
-        threshold. A map with the condition number ``condition`` can change a score by at most a
-        certain amount. This amount, multiplied by ``width``, is the width of the smooth step.
+        list contributes a smooth step: a function of the item's score minus the threshold. Let s be
+        the largest change of a score, to first order, under maps with the condition number
+        ``condition``. The width of the smooth step is ``width`` times s.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -382,12 +382,12 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return how many leading items of each list a map might move among the k nearest.
+        """Return how many leading items of each list may be among the k nearest items after a map.
 
         Let z be the artanh of the cosine between a listed item and the sampled item. The function
         counts the items whose z is at least z_k - ``gap`` ln(condition), where z_k is the z of the
-        k-th neighbour. If ``gap`` is _PROVEN_GAP, the k neighbours stay nearer than the items that
-        are not counted. This is proven for every map with the condition number ``condition``.
+        k-th neighbour. If ``gap`` is _PROVEN_GAP, the items that are not counted provably remain
+        farther away than the k neighbours under every map with the condition number ``condition``.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

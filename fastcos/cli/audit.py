@@ -262,7 +262,7 @@ def _write_explorer(
 def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
     """Read the factors of the old version, if there is one.
 
-    Return the old factors and two arrays of row numbers of the items that both versions contain.
+    Return the old factors and, for the items that both versions contain, two arrays of row numbers.
     The first array contains the rows of these items in the new version, and the second array
     contains their rows in the old version.
     """

@@ -435,8 +435,8 @@ def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
     """Return the rows of at most four models: the worst D, D = I, the best D, and Eq. 2.
 
     The worst D has the lowest AUC, and the best D has the highest AUC. Without labels, there is no
-    AUC. In this case, the function uses two D of the paper: D = S^1/2 instead of the worst D, and D
-    = Σ^-1/2 instead of the best D.
+    AUC. In this case, two rescalings of the paper take their places: D = S^1/2 replaces the worst
+    D, and D = Σ^-1/2 replaces the best D.
     """
     from fastcos.comparison import EQ2
 

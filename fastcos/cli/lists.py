@@ -62,7 +62,7 @@ class RankedLists(NamedTuple):
     def table(self) -> dict[str, Any]:
         """Return the columns of the table, without padded entries.
 
-        Items that were ranked by votes have the score NaN; in this case, the table has no column of
+        If the items were ranked by votes, their scores are NaN, and the table has no column of
         scores.
         """
         indices, scores = self.neighbors.indices, self.neighbors.scores

@@ -255,8 +255,8 @@ def entry_point() -> NoReturn:
 def _open_closed_streams() -> None:
     """Open os.devnull in place of each standard stream that the caller has closed.
 
-    Without os.devnull, the next file that is opened would get the file descriptor of the closed
-    stream. Python sets a closed stream to None, and ``print(file=None)`` writes to stdout.
+    If os.devnull were not opened, the next file to be opened would get the file descriptor of the
+    closed stream. Python sets a closed stream to None, and ``print(file=None)`` writes to stdout.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -32,9 +32,9 @@ class ModelFolder(NamedTuple):
 
     - `model`: the fitted model.
     - `ids`: the ids of the items of the model.
-    - `typical`: rows (2 k, p) of artificial users, for a model of rank k with p items. The
-      embeddings of these users have the same mean and the same second moments as the user
-      embeddings of the training data.
+    - `typical`: the rows (2 k, p) of 2 k artificial users, where k is the rank of the model and p
+      is its number of items. The embeddings of these users have the same mean and the same second
+      moments as the user embeddings of the training data.
     - `popularity`: the number of users of each item, or None if the folder does not contain these
       numbers.
     """

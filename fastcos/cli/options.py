@@ -94,7 +94,7 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """While the `with` block reads a table, make its errors mention `flag`, the flag of this table.
+    """Make errors mention `flag`, the flag with which the user passed the table that is being read.
 
     For some tables, such as the table of --names, there are no flags with which the user could
     choose the columns. An error about a column of such a table must therefore mention the flag with
@@ -154,9 +154,9 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read vectors and ids from the columns given by --vector-column and --id-column.
 
-    If `shared` is true, the two options apply to several files, although the user may want to apply
-    them only to the file of items. The two options are therefore ignored if `path` is a .npy file,
-    which has no columns.
+    If `shared` is true, the two options apply to several files, but the user may have meant only
+    the file of items. The two options are therefore ignored if `path` is a .npy file, which has no
+    columns.
     """
     from fastcos.io import read_vectors
 

@@ -111,7 +111,7 @@ def _with_few_colours(pixels: Any) -> Any:
 
 
 def show_comparison(comparison: "Comparison") -> None:
-    """Print the table of rescalings and the conclusion from the table."""
+    """Print the table of rescalings, and then the conclusion that follows from the table."""
     from fastcos.comparison.result import rescalings_table
 
     show_table(rescalings_table(comparison.named))

@@ -62,11 +62,11 @@ class Evaluation:
     - `n_units`: the number of units.
     - `score`, `estimate`: the name of the score that ranks the candidates, and the function that
       estimates this score.
-    - `failure`: the words with which the conclusion begins if no test is significant.
-    - `chance`: a function that estimates the score of a trivial answer. No candidate is
-      recommended unless the best candidate scores significantly higher than the trivial answer. If
-      the task has already performed its own tests of the candidates, `chance` is None, and
-      `outcomes` contains the results of these tests.
+    - `failure`: the opening words of the conclusion if no test is significant.
+    - `chance`: a function that estimates the score of a trivial answer. A candidate is recommended
+      only if the best candidate scores significantly higher than the trivial answer. If the task
+      has already performed its own tests of the candidates, `chance` is None, and `outcomes`
+      contains the results of these tests.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the table row that contains the trivial answer, or "" if the table has
       no such row.
@@ -98,8 +98,8 @@ class Evaluation:
 def mean_estimate(values: Floats, stands_for: Floats | None = None) -> Estimate:
     """Return a function that estimates the mean of each row of `values` (candidates, units).
 
-    Unit i may represent several units of the population; entry i of `stands_for` (n,) is their
-    number.
+    Unit i may represent several units of the population; entry i of `stands_for` (n,) is the number
+    of units that unit i represents.
     """
     size = np.ones(values.shape[1]) if stands_for is None else stands_for
     return lambda weights, numbers: (
@@ -116,8 +116,8 @@ def rank(
     """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
     The conclusion uses cross-fitting: each half of the units chooses the best candidate, and the
-    other half measures the lead of this candidate. If the units that choose the best of many
-    candidates also measured its lead, the measured lead would be too large.
+    other half measures the lead of this candidate. If the lead were measured on the same units that
+    chose the best of many candidates, the measured lead would be too large.
     """
     n = evaluation.n_units
     all_units = np.ones((1, n))
@@ -256,7 +256,7 @@ def _tied(
 
 
 class _Samples:
-    """Bootstrap samples of the units whose entry in `mask` (1, n) is 1.
+    """Bootstrap samples that are drawn from the units with the entry 1 in `mask` (1, n).
 
     A sample is stored as one uint16 count per unit. The samples are drawn in blocks, because NumPy
     draws the counts as int64, which take four times as much memory as uint16.
@@ -330,8 +330,8 @@ def _conclusion(
 ) -> str:
     """Return the recommendation and its evidence, or the statement that no test is significant.
 
-    `items_sentence` is a sentence about the best of the candidates that compare items with each
-    other.
+    Some candidates compare items with each other; `items_sentence` is a sentence about the best of
+    these candidates.
     """
     units, warning = f"{board.n_units:,} {board.unit}", ""
     if board.n_units < evaluation.few:

@@ -128,7 +128,7 @@ class Candidate:
     rescaling : str
         For a model of Eq. 1, the name or the formula of D; for a model of Eq. 2, "eq2". If the
         measure compares the columns of the interactions, ``rescaling`` is "no model". For vectors
-        without a model, ``rescaling`` is "". If D does not change the scores of a measure, the
+        without a model, ``rescaling`` is "". If the scores of a measure do not depend on D, the
         measure is a candidate only under the first rescaling. If the columns of the interactions
         are compared, the measure ``layer_norm_cosine`` equals Pearson's correlation.
     preprocessing : str
@@ -239,7 +239,7 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, with the cosine first, and the measures that are not candidates.
+    """Return a list of candidates, which starts with the cosine, and a dict of the other measures.
 
     If `measures` is a list, the measures in the list are compared. If the embeddings lack data that
     a measure in the list requires, the function raises an error. If `measures` is "default", the

@@ -27,8 +27,8 @@ class Example(NamedTuple):
     scores : ndarray (m, k), float64
         Scores of the neighbours.
     ranks : ndarray (m, m), uint8
-        One rank for each pair of example items, from 0 (low) to 255 (high). The scores of all pairs
-        of different example items are ranked, and the rank of a pair is the rank of its score.
+        One rank for each pair of example items, from 0 (low) to 255 (high). All pairs of two
+        different example items are ranked by their scores.
     """
 
     neighbors: Integers

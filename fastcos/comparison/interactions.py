@@ -87,10 +87,10 @@ def compare(
     """Compare similarity measures under all rescalings of a model, and recommend one measure.
 
     If a model minimises Eq. 1, a rescaling D changes neither the predictions of the model nor its
-    loss. If the cosine scores differently under different rescalings, it depends on the choice of
-    D, which the loss does not determine. The attributes ``named`` and ``grid`` of the result
-    contain the scores of the cosine under every rescaling. The attribute ``leaderboard`` ranks all
-    measures, with intervals, and recommends at most one of them.
+    loss. If the scores of the cosine differ between rescalings, the cosine depends on D, and the
+    loss does not determine D. The attributes ``named`` and ``grid`` of the result contain the
+    scores of the cosine under every rescaling. The attribute ``leaderboard`` ranks all measures,
+    with intervals, and recommends at most one of them.
 
     With labels, the task is to find items with the same label as a query item. Up to 1,000 labelled
     items are queries, distributed evenly over the labels. As in :func:`fastcos.audit`, permutations
@@ -100,20 +100,19 @@ def compare(
 
     Without labels, the task is to predict a fifth of the interactions of each user from the user's
     other interactions; up to 5,000 users are evaluated. Each measure recommends items to the users.
-    If the measure compares items with each other, the items that a user has seen vote for other
-    items. Each seen item votes for its 20 nearest items, and the weight of its vote for the item at
-    a given rank is 1 / log2(1 + rank). For the measures ``user_item_dot`` and ``user_item_cosine``,
-    there are no votes: the items with the highest scores are recommended. For
-    ``project_back_users``, the 20 nearest users vote for the items that they have seen. As a
-    trivial answer, the most popular items are recommended to all users. No measure is recommended
-    unless the best measure scores higher than this trivial answer.
+    If the measure compares items with each other, each item that a user has seen votes for its 20
+    nearest items. A vote for the item at rank r has the weight 1 / log2(1 + r). For the measures
+    ``user_item_dot`` and ``user_item_cosine``, there are no votes: the items with the highest
+    scores are recommended. For ``project_back_users``, the 20 nearest users vote for the items that
+    they have seen. As a trivial answer, the most popular items are recommended to all users. A
+    measure is recommended only if the best measure scores higher than this trivial answer.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
     chooses a candidate, and the other half measures the lead of this candidate. The intervals show
     only how much the scores would change with other queries, for the same data and the same models.
-    With newly drawn data, the scores change by more than the intervals show. For example, if the
-    simulation of the paper is repeated with another seed, an AUC changes by 0.03 to 0.06.
+    If the data are drawn anew, the scores change by more than the intervals suggest. For example,
+    if the simulation of the paper is repeated with another seed, an AUC changes by 0.03 to 0.06.
 
     Parameters
     ----------
@@ -173,7 +172,8 @@ def compare(
     progress : callable, optional
         Function that is called as progress(done, total). During the first factorisation, ``done``
         and ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. After the factorisation,
-        ``done`` starts again from 0, and ``done`` and ``total`` count rescalings and candidates.
+        ``done`` starts again from 0; from then on, ``done`` and ``total`` count rescalings and
+        candidates.
     random_state : int, default 0
         Seed of everything that is random: the solver, the clustering for AMI and ARI, the choice of
         items and users, the held-out interactions, and the bootstrap.
@@ -292,7 +292,7 @@ def _draw_task(
     n_ranked: int | None,
     random: np.random.Generator,
 ) -> tuple[Task, sp.csr_array]:
-    """Return the task on which candidates are scored, and the interactions to train models on.
+    """Return the task for scoring the candidates, and the interactions for training the models.
 
     - `codes` (p,): the label codes of the items, or None if the task is to predict held-out
       interactions.
@@ -337,9 +337,9 @@ def _results_until(
     """Evaluate candidates until the deadline; return the results, and the remaining candidates.
 
     - `deadline`: the value of ``time.monotonic`` after which no further candidate is evaluated.
-    - `evaluations`: an iterator of pairs (candidate, result). If this process evaluates the
-      candidates, it evaluates a candidate only when the function requests the next pair. Candidates
-      that rank the items in the same order share one evaluation.
+    - `evaluations`: an iterator of pairs (candidate, result). If the candidates are evaluated in
+      this process, a candidate is evaluated only when the function requests the next pair.
+      Candidates that rank the items in the same order share one evaluation.
     - `tick`: a function that is called after each evaluation.
     """
     results_by_candidate = {}
@@ -377,13 +377,14 @@ def _candidates(
     with_users: bool,
     with_columns: bool,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, with the cosine first, and the measures that are not candidates.
+    """Return a list of candidates, which starts with the cosine, and a dict of the other measures.
 
-    Every measure is a candidate under the first rescaling and under each further rescaling that may
-    change its scores. The list contains each of these candidates once per preprocessing. If
-    `with_columns` is true, the measures that compare columns of X are also candidates; they need no
-    model. The second result is a dict: its keys are the measures that are not candidates, and each
-    value is the reason, which names the data or the amount of memory that the measure requires.
+    A candidate is a measure with a rescaling: either the first rescaling, or a further rescaling
+    that may change the scores of the measure. The list contains each of these candidates once per
+    preprocessing. If `with_columns` is true, the measures that compare columns of X are also
+    candidates; they need no model. The second result is a dict: its keys are the measures that are
+    not candidates, and each value is the reason, which names the data or the amount of memory that
+    the measure requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

@@ -86,7 +86,8 @@ class Leaderboard(Record):
         The cosine of the unchanged rows.
     chance_level : dict of str to float
         Each key is the name of a tested score, and its value is the score that a trivial answer
-        attains. The trivial answer is either a random answer, or recommends the most popular items.
+        attains. The trivial answer is either a random answer or a recommendation of the most
+        popular items.
     n_units : int
         Number of items, users or pairs on which the table and the conclusion are based.
     unit : str
@@ -99,7 +100,7 @@ class Leaderboard(Record):
     gain : BootstrapInterval or None
         Cross-fitted gain over the baseline, for the best candidate that is not the baseline; None
         if the baseline is the only candidate. To compute the gain, each half of the units chooses a
-        candidate, and the other half measures the gain of this candidate.
+        candidate, and the gain of this candidate is measured on the other half.
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str
@@ -116,8 +117,8 @@ class Leaderboard(Record):
     example_items : ndarray (m,), int64, or None
         Row numbers of the example items.
     examples : dict of Candidate to Example
-        The neighbours of the example items, and the scores between the example items, for each
-        candidate that compares items with each other.
+        For each candidate that compares items with each other: the neighbours of the example items,
+        and the scores between the example items.
     """
 
     task: str

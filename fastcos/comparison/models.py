@@ -92,9 +92,9 @@ def fit_models(
 ) -> FittedModels:
     """Fit a model for each chosen objective; all models share one factorisation of X.
 
-    If `preprocessing` is not "none", X is transformed before the models are fitted. Models of a
-    transformed X use the default regularisation strengths, because the strengths in `settings` are
-    on the scale of the original X.
+    If `preprocessing` is not "none", X is transformed before the models are fitted. If X is
+    transformed, the models use the default regularisation strengths, because the strengths in
+    `settings` are meant for the scale of the original X.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X
@@ -138,7 +138,7 @@ class ModelVariant(NamedTuple):
 
 
 def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
-    """Return the variants of Eq. 1 under the chosen rescalings, followed by the variant of Eq. 2.
+    """Return the variants of Eq. 1, one per chosen rescaling, and then the variant of Eq. 2.
 
     By default, all rescalings that have a name are chosen. If only Eq. 1 is compared, the result
     does not contain the variant of Eq. 2. If only Eq. 2 is compared, the result contains only this

@@ -32,8 +32,8 @@ class RankChoice:
     ranks : ndarray (m,), int64
         The compared ranks, ascending.
     ndcg : ndarray (m,), float64
-        For each rank, the mean NDCG@20 over users when a model of this rank predicts the held-out
-        interactions.
+        For each rank, the NDCG@20 with which a model of this rank predicts the held-out
+        interactions, as a mean over users.
     ndcg_error : ndarray (m,), float64
         For each rank, the standard error of a difference: the NDCG of this rank minus the NDCG of
         the best rank. The standard error is computed over users.
@@ -46,12 +46,12 @@ class RankChoice:
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the largest NDCG.
     by_gap : int
-        The rank k ≥ 2 with the largest ratio of singular value k to singular value k + 1. The rank
-        1 is excluded, because the first singular value mainly reflects popularity.
+        The rank k ≥ 2 for which singular value k, divided by singular value k + 1, is largest. The
+        rank 1 is excluded, because the first singular value mainly reflects popularity.
     by_parallel_analysis : int
         Each entry of ``singular_values`` is compared with the entry of ``noise_singular_values`` at
-        the same index. ``by_parallel_analysis`` is the number of entries before the first one that
-        does not exceed the noise, but at least 2.
+        the same index. ``by_parallel_analysis`` is the number of leading entries that exceed the
+        noise, but at least 2.
     """
 
     ranks: Integers
@@ -152,8 +152,8 @@ def choose_rank(
 def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: int) -> LinearMF:
     """Return a fitted model of Eq. 1.
 
-    Number the singular values from 1 in descending order. By default, λ is the square of the
-    singular value with the number min(10, `rank`).
+    By default, λ is the square of the tenth largest singular value. If `rank` is less than 10, λ is
+    the square of the smallest singular value of the model.
     """
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
@@ -183,7 +183,7 @@ def _errors(ndcg: Floats) -> Floats:
 def count_above(values: Any, noise: Any) -> int:
     """Return the number of leading values that exceed the noise, but at least 2.
 
-    `noise` contains the values that noise alone would produce, in the same order as `values`.
+    Entry i of `noise` is the value that noise alone would produce instead of entry i of `values`.
     """
     return max(2, int(np.append(values > noise, False).argmin()))
 

@@ -26,10 +26,9 @@ def recommend(
     - `users` (m,): ascending row numbers of the users who receive recommendations.
     - `X` (n, p): the interactions; the non-zeros of a row are the items that the user has seen.
 
-    If the measure compares items with each other, the items that a user has seen vote for other
-    items: each seen item votes for its nearest items. If the measure compares users, the nearest
-    users vote for the items that they have seen. A user never receives an item that the user has
-    seen.
+    If the measure compares items with each other, each item that a user has seen votes for its
+    nearest items. If the measure compares users, the nearest users vote for the items that they
+    have seen. A user never receives an item that the user has seen.
 
     The recommended items of each user are in descending order of their scores or votes, and the
     list is padded with -1. If the items are ranked by votes, all scores in the result are NaN.

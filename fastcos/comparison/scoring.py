@@ -33,8 +33,8 @@ def items_at_once(rows: Any) -> int:
     """Return how many of the rows are held in memory at the same time.
 
     If the rows are on disk, the result is the number of rows that fit into a quarter of the setting
-    ``working_memory``, or the number of all rows if it is smaller. If the rows are in memory, the
-    result is the number of all rows.
+    ``working_memory``, but at most the number of all rows. If the rows are in memory, the result is
+    the number of all rows.
     """
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
@@ -45,10 +45,10 @@ def raw_score_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield slices of b queries, and their raw float64 scores (b, m) with all items of the pool.
 
-    `queries` (n,) and `pool` (m,) contain row numbers. A raw score may differ from the score of the
-    measure, but for each query, both scores rank the items of the pool in the same order. If the
-    rows are on disk and do not fit into memory, the whole pool is read once per slice of queries. A
-    slice then contains as many queries as memory permits.
+    `queries` (n,) and `pool` (m,) contain row numbers. Raw scores may differ from the scores of the
+    measure, but they rank the items of the pool in the same order for every query. If the rows are
+    on disk and do not fit into memory, the whole pool is read once per slice of queries. A slice
+    then contains as many queries as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)

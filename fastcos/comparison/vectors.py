@@ -55,9 +55,9 @@ def compare_vectors(
     :func:`fastcos.compare` without labels. This task evaluates both the recommendations of a model
     and the neighbour lists of its items. The model may be, for example, an ALS or BPR model of the
     library ``implicit``. The measure ``user_item_dot`` recommends the items for which the model
-    predicts the highest scores. For a measure that compares items with each other, the items that a
-    user has seen vote for similar items. No measure is recommended unless the best measure scores
-    significantly higher than a recommendation of the most popular items.
+    predicts the highest scores. If a measure compares items with each other, each item that a user
+    has seen votes for similar items. A measure is recommended only if the best measure scores
+    significantly higher than a trivial answer, which recommends the most popular items.
 
     The lead of the best measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
@@ -65,9 +65,9 @@ def compare_vectors(
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
     memory, these measures are left out by default, and the function raises an error if you choose
-    one of them. Let N be 1,000 x rows x 32 bytes / working_memory. With labels, each measure reads
-    the whole file of the vectors about N times. For ``norm_angle_distance``, N is eight times as
-    large.
+    one of them. Let N be 1,000 x rows x 32 bytes / working_memory. With labels, the whole file of
+    the vectors is read about N times for each measure. For ``norm_angle_distance``, N is eight
+    times as large.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
 def _readable_in_blocks(
     candidates: Sequence[Candidate], embeddings: Embeddings, *, are_chosen: bool
 ) -> tuple[list[Candidate], list[str]]:
-    """Return the candidates that accept rows on disk, and the names of the other candidates.
+    """Return the candidates that accept rows on disk, and the names of the unsupported measures.
 
     If the caller has chosen the measures (`are_chosen`), the function raises an error for a measure
     that does not accept rows on disk.

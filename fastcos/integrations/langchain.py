@@ -42,7 +42,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         The LangChain embedding model, which turns texts into vectors.
     measure : str or Measure
         The similarity, as in :func:`fastcos.top_k`. If the measure lacks the capability ``append``,
-        every change of the store fits the measure again and encodes all documents again.
+        the store fits the measure again and encodes all documents again after every change.
     model : str, optional
         Name and version of the embedding model, such as ``"minilm@2"``. The name is saved with the
         documents, and ``load_local`` raises an error if it is called with a different model. The
@@ -415,12 +415,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
 
         An error is raised if the documents were embedded by another model. If ``model`` is not
         None, the store must have been saved with this model name. If ``model`` is None, the
-        function uses the attribute ``model_name`` or ``model`` of the embeddings. If this
-        attribute exists, and a name was saved with the store, the two names must be equal.
+        function uses the attribute ``model_name`` or ``model`` of the embeddings. If this attribute
+        exists and a name was saved with the store, the attribute must equal the saved name.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
-        argument exists because the FAISS store of LangChain requires it in calls: such calls also
-        work with this store.
+        argument exists for compatibility: calls that were written for LangChain's FAISS store,
+        which requires the argument, also work with this store.
         """
         path, store = Path(folder_path), cls(embeddings, model=model)
         index_name, documents_name = _names_of(index_name)

@@ -20,7 +20,7 @@ _MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
 class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ignore[misc]
     """A backend for vicinity; it holds vectors in memory and searches them exactly.
 
-    This backend returns the same distances, and writes the same files, as vicinity's basic backend.
+    This backend returns the same distances as vicinity's basic backend, and writes the same files.
     ``Vicinity.load`` accepts the files of this backend, and creates a basic backend from them.
 
     Examples

@@ -98,7 +98,7 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
 
 
 def _check_directory(file: BinaryIO, n_entries: int) -> None:
-    """Raise ValueError if an archive does not contain as many entries as its last record declares.
+    """Raise ValueError if the last record of an archive declares a wrong number of entries.
 
     If the record of an entry is damaged, a reader may overlook the next entry. Checksums do not
     detect this damage.

@@ -39,7 +39,7 @@ _NAMED_ROWS = 5
 
 
 class Column:
-    """A column in a table of vectors: the kinds of its cells, and its numbers or lists.
+    """A column in a table of vectors: the kinds of its cells, and the numbers or lists in them.
 
     stores_cells: whether the cells are stored as they were read; True for a column of ids.
     """
@@ -136,7 +136,7 @@ class Column:
 
     @property
     def may_be_ids(self) -> bool:
-        """Whether the column may contain the ids if a column of lists contains the vectors."""
+        """Whether this column may contain the ids of a table with a column of lists as vectors."""
         if self.kind == "other":
             example = self._examples["other"]
             return isinstance(example, Unsupported) and not example.is_nested
@@ -240,8 +240,8 @@ def _classify_list(values: list[Any]) -> tuple[str, Any]:
 def _all_numbers(cells: Sequence[Any]) -> Floats | None:
     """Return the cells as float64 numbers, or None.
 
-    The result is None unless all cells are finite numbers, or all cells are ASCII texts of finite
-    numbers.
+    Either all cells must be finite numbers, or all cells must be ASCII texts of finite numbers;
+    otherwise, the result is None.
     """
     types = set(map(type, cells))
     if types == {str}:

@@ -299,9 +299,8 @@ def check_row_numbers(
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
     number. If `file_ids` contains all row numbers, it may also contain additional ids, because the
     file may describe a larger catalogue. The ids in the file may also be row numbers that start
-    from 1. The function therefore issues a warning if `file_ids` contains at least half of the row
-    numbers, and if it contains the row number 1 but not the row number 0. `hint` explains how to
-    pass ids.
+    from 1. The function therefore issues a warning if `file_ids` contains the row number 1 but not
+    the row number 0, and at least half of all row numbers. `hint` explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return

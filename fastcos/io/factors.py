@@ -98,7 +98,7 @@ class Factors:
         Use the returned rows for recommendations, and use ``items`` and ``users`` for similarities
         between items. The bias of an item increases the score of the item for every user, but does
         not tell which items are similar to it. If the model has biases (like BPR), the returned
-        rows have one or two more columns than ``items`` and ``users``.
+        rows have one or two columns in addition to the columns of ``items`` and ``users``.
 
         Returns
         -------
@@ -287,10 +287,11 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
     """Return items and users without bias columns or columns of ones, and a note on these columns.
 
     In the library implicit, logistic factorisation appends two columns to the items: first the
-    biases, then a column of ones. To the users, it appends first a column of ones, then the biases.
-    The BPR model appends a column of biases to the items and a column of ones to the users. If a
-    row of items or of users is zero, its entry in the column of ones is 0. Without users, a column
-    of ones in the items may be data, so no column is removed from the items.
+    biases, then a column of ones. It also appends two columns to the users: first a column of ones,
+    then the biases. The BPR model appends a column of biases to the items and a column of ones to
+    the users. In a row of items or of users that is zero, the entry in the column of ones is 0. If
+    ``users`` is None, a column of ones in the items may be data, so no column is removed from the
+    items.
     """
     d = items.shape[1]
     if users is None:
@@ -360,7 +361,7 @@ def _sides(
 
 
 def _is_ones(rows: Any, column: int) -> bool:
-    """Return whether a column is 1 in every row that is not zero; False if all rows are zero."""
+    """Return whether a column is 1 in all nonzero rows; return False if all rows are zero."""
     has_nonzero_row = False
     for _, chunk in iter_blocks("vectors", rows, _ROWS):
         is_nonzero = chunk.any(axis=1)

@@ -73,7 +73,7 @@ def ingest_interactions(
         so it may have more rows than ``entries_per_shard``.
     progress : callable, optional
         Called as progress(done, total). While a text file is read, ``done`` and ``total`` count
-        bytes of the file. While the shards are written, ``done`` starts from 0 again, and
+        bytes of the file. While the shards are written, ``done`` starts again from 0; from then on,
         ``done`` and ``total`` count rows.
 
     Returns

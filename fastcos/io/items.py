@@ -60,8 +60,8 @@ class ItemLabels(_LabelFields):
         name.
     n_several, n_none, n_other : int
         Counts of the items with the entry -1 in ``labels``, one count per reason. ``n_several``
-        counts items with several labels. ``n_none`` counts items without a label or without a row
-        in the table. ``n_other`` counts items with a label that is not in ``only``.
+        counts items with several labels. ``n_none`` counts items that have no label or no row in
+        the table. ``n_other`` counts items with a label that is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
@@ -313,8 +313,9 @@ def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
     """Read a table with two items and a rating per line, as in WS-353, MEN and SimLex-999.
 
     The table has no header, and its first three columns are read. If an item is not among the ids,
-    its name in lower case is looked up. FastcosFormatError is raised if there are fewer columns, if
-    a rating is not a finite number, or if fewer than two pairs consist of known items.
+    its name in lower case is looked up. FastcosFormatError is raised if the table has fewer than
+    three columns, if a rating is not a finite number, or if fewer than two pairs consist of known
+    items.
     """
     path = as_path("path", path)
     with open_table(path, header=False) as table:

@@ -183,14 +183,14 @@ def _find_delimiter(line: str) -> str:
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table of vectors is a header, which names the columns.
 
-    The first line is not a header if it contains lists. The first line is a header if it contains
-    no numbers, if one of its texts stands above numbers or lists, or if one of its numbers stands
-    above lists. A first line with the numbers 0, 1, 2, ... is a header, because pandas writes these
-    numbers as names of columns. If all numbers in the first line are whole, the first line is also
-    a header if one of its other fields is blank or is a known name for ids. Suppose that no field
-    is blank, and that no field is a known name for ids. Then the first line is a row in two cases:
-    it contains a fractional, negative or repeated number, or it consists of one whole number other
-    than 0. In all other cases, an error is raised.
+    The first line is not a header if it contains lists. The first line is a header in three cases:
+    it contains no numbers; one of its texts stands above numbers or lists; or one of its numbers
+    stands above lists. A first line with the numbers 0, 1, 2, ... is a header, because pandas
+    writes these numbers as names of columns. Suppose that all numbers in the first line are whole.
+    Then the first line is also a header if another field is blank or is a known name for ids.
+    Suppose that no field is blank, and that no field is a known name for ids. Then the first line
+    counts as a row of the table if it contains a fractional, negative or repeated number, or if it
+    consists of one whole number other than 0. In all other cases, an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

@@ -120,12 +120,12 @@ def read_vectors(
         the function reads the column of lists or the 2-dimensional array, if there is exactly one.
         A table without lists has one column per dimension.
     id_column : str, optional
-        The column or array of ids; "" for no ids. By default, the ids are read from the column
-        whose name stands for ids, such as ``id``, ``item``, ``ids`` or ``words``, if there is
-        exactly one such column. If no column has such a name for ids, the ids are read from the
-        index that pandas, polars or R has written. If a table has neither a column with a name for
-        ids nor an index, but exactly one column of texts, the ids are read from this column. If the
-        vectors are in a column of lists, the ids may be whole numbers instead of texts.
+        The column or array of ids; "" for no ids. If exactly one column has a name for ids, such as
+        ``id``, ``item``, ``ids`` or ``words``, the ids are read from this column by default. If no
+        column has a name for ids, the ids are read from the index that pandas, polars or R has
+        written. If the table has no index either, the ids are read from the column of texts, if
+        there is exactly one such column. If the vectors are in a column of lists, the ids may be
+        whole numbers instead of texts.
 
     Returns
     -------

@@ -22,11 +22,11 @@ kernel of ``kernels.pair_reductions`` reads packed rows (``packed``) and compute
 tiles. The kernel takes O(p p k) time and O(p k) memory. The function ``clustering_scores`` runs
 k-means.
 
-The metrics of rows compare rows by their cosine. To score another similarity measure, pass the rows
-to which this measure maps the items. Results are bit-for-bit identical for any number of threads.
-The field ``n_left_out`` of a result is the number of rows that the score does not use. The
-functions raise ValueError if a number is not finite, if the lengths of rows and labels differ, if a
-list contains a repeated or unknown item, or if the score is undefined for the data.
+Metrics whose input is rows compare these rows by their cosine. To score another similarity measure,
+pass the rows to which this measure maps the items. Results are bit-for-bit identical for any number
+of threads. The field ``n_left_out`` of a result is the number of rows that the score does not use.
+The functions raise ValueError if a number is not finite, if the lengths of rows and labels differ,
+if a list contains a repeated or unknown item, or if the score is undefined for the data.
 """
 
 from fastcos.metrics.alignment import (

@@ -244,19 +244,18 @@ def rsa(
 ) -> RSA:
     """Return the representational similarity (RSA), a correlation of the cosines of two embeddings.
 
-    Every pair of items has a cosine in each of the two embeddings. The RSA is the correlation
-    between these two cosines over the pairs of items.
+    Every pair of items has a cosine in each of the two embeddings. Over all pairs, the RSA is the
+    correlation between the cosine in the first embedding and the cosine in the second embedding.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
     B be the unit rows of the two embeddings, and let |.| be the Frobenius norm. Each of the
     following sums is over all ordered pairs of different items. The sum of the cosines in A is |sum
-    of the rows of A|^2 - p. The sum of the squared cosines in A is |A'A|^2 - p. For each pair, the
-    cosine in A is multiplied by the cosine in B; the sum of these products is |A'B|^2 - p. If there
-    are at most n_pairs pairs of items, Spearman's correlation r is computed from all of them;
-    otherwise r is computed from n_pairs pairs, which are drawn with replacement. The confidence
-    interval of Spearman's correlation is computed from Fisher's z, with the variance (1 + r^2 / 2)
-    / (n_pairs - 3). A rescaling of the columns usually changes both Pearson's and Spearman's
-    correlation.
+    of the rows of A|^2 - p. The sum of the squared cosines in A is |A'A|^2 - p. The sum of the
+    products of the cosine in A and the cosine in B is |A'B|^2 - p. If there are at most n_pairs
+    pairs of items, Spearman's correlation r is computed from all of them; otherwise r is computed
+    from n_pairs pairs, which are drawn with replacement. The confidence interval of Spearman's
+    correlation is computed from Fisher's z, with the variance (1 + r^2 / 2) / (n_pairs - 3). A
+    rescaling of the columns usually changes both Pearson's and Spearman's correlation.
 
     Sources: Kriegeskorte, Mur and Bandettini, Frontiers in Systems Neuroscience 2 (2008); for the
     interval, Bonett and Wright, Psychometrika 65 (2000).
@@ -391,8 +390,8 @@ def trustworthiness(
     but with the original and the embedding exchanged. Neighbours are ranked by cosine and, for
     equal cosines, by ascending row number.
 
-    For embeddings of d columns, the function takes O(n n d) time, and O(n) memory per thread
-    besides copies of the inputs. Results are bit-for-bit identical for any number of threads.
+    For embeddings of d columns, the function takes O(n n d) time. Each thread takes O(n) memory, in
+    addition to copies of the inputs. Results are bit-for-bit identical for any number of threads.
 
     Source: Venna and Kaski, ICANN 2001.
 

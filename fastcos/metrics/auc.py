@@ -72,11 +72,11 @@ def pair_auc(
     higher bin counts as larger. A comparison of two cosines is undecided if both lie in the same
     bin. A comparison is also undecided if one of the two cosines may have moved into a neighbouring
     bin because of a rounding error. The rounding error of a cosine is at most (k + 8) 2^-51.
-    Suppose that the same-label pair has the lower cosine in every undecided comparison; ``low`` is
-    the AUC in this case. Suppose that the same-label pair has the higher cosine in every undecided
-    comparison; ``high`` is the AUC in this case. Let a be a bin's share of the same-label pairs,
-    and let b be its share of the different-label pairs. Apart from rounding errors, the bin widens
-    the interval from ``low`` to ``high`` by the product of a and b.
+    ``low`` is the AUC that results if, in every undecided comparison, the same-label pair has the
+    lower cosine. ``high`` is the AUC that results if, in every undecided comparison, the same-label
+    pair has the higher cosine. Let a be a bin's share of the same-label pairs, and let b be its
+    share of the different-label pairs. Apart from rounding errors, the comparisons in this bin make
+    the interval from ``low`` to ``high`` wider by a times b.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
     errors count as equal. The function takes O(p p k) time and O(p k) memory. If ``exact`` is true,
@@ -198,7 +198,7 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, the index after the last row with the same label.
+    """For every row, return the index after the last row that has the label of this row.
 
     The rows are sorted by label.
     """
@@ -351,7 +351,7 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return the upper end of each stratum except the last one: the largest level of its pairs.
+    """For each stratum except the last one, return the largest level of a pair in the stratum.
 
     `levels` (n,) contains the ascending levels of the rows. The level of a pair is the sum of the
     levels of its two rows.

@@ -46,10 +46,10 @@ def clustering_scores(
     centres of their clusters, and compares this clustering with the labels. The scores depend on
     the clustering method and on the seed, so report the scores of several seeds. Spherical k-means
     maximises the sum of |S_c| over the clusters, where S_c is the sum of the n_c unit rows of
-    cluster c. The class ``KMeans`` of scikit-learn differs from this function in two ways: for unit
-    rows, it maximises the sum of |S_c|^2 / n_c, and its rounding errors depend on the number of
-    threads. The results of this function are bit-for-bit identical for any number of threads. For C
-    clusters, the function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
+    cluster c. For unit rows, the class ``KMeans`` of scikit-learn maximises another sum, the sum of
+    |S_c|^2 / n_c. The rounding errors of ``KMeans`` also depend on the number of threads. The
+    results of this function are bit-for-bit identical for any number of threads. For C clusters,
+    the function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
     Bailey, JMLR 11 (2010). ARI and AMI are computed by scikit-learn.
@@ -120,7 +120,7 @@ def _far_rows(
     """Draw some of the rows by k-means++, and return them as the initial centres.
 
     The probability of drawing a row is proportional to the row's cosine distance from the nearest
-    centre. Only the centres that have already been drawn count.
+    of the centres that have already been drawn.
     """
     centres = [int(random.integers(len(rows)))]
     nearest = np.full(len(rows), np.inf)

@@ -22,8 +22,7 @@ class Hubness(NamedTuple):
     skewness : float
         Third standardised moment of N_k, which is 0 if N_k is the same for all items.
     robin_hood : float
-        Share of the list entries that you would have to replace so that N_k is the same for all
-        items.
+        Share of the list entries that would have to be replaced to make N_k the same for all items.
     antihub_share : float
         Share of the items that are in no neighbour list.
     """
@@ -93,19 +92,20 @@ class PopularityBias(NamedTuple):
         Correlation of the log popularity of an item with the norm of its row.
     hubness_correlation : float
         Correlation of the log popularity of an item with the number of lists that contain it. A
-        correlation is NaN if one of its two quantities is constant, or varies by at most 1e-13
-        times its largest absolute value.
+        correlation is NaN if one of its two quantities is constant or nearly constant: the quantity
+        varies by at most 1e-13 times its largest absolute value.
     decile_cosines : tuple of 10 float
-        Ten mean cosines, one for each decile of popularity. Each value is the mean over the pairs
-        of an item of the decile and any other item. The least popular decile comes first.
+        Ten mean cosines, one for each decile of popularity. Every item of a decile has a mean
+        cosine to all other items, and the value of the decile is the mean of these numbers over its
+        items. The least popular decile comes first.
     lift : float
         Mean popularity over all entries of the lists, divided by the mean popularity of all items.
     gini : float
-        Gini coefficient, over all items, of the number of lists that contain an item. The Gini
-        coefficient is 0 if all items are in the same number of lists, and near 1 if a few items
-        fill all lists.
+        For each item, the lists that contain the item are counted; ``gini`` is the Gini coefficient
+        of these counts. The Gini coefficient is 0 if all items are in the same number of lists, and
+        near 1 if a few items fill all lists.
     n_left_out : int
-        Number of items that have a zero row or the popularity 0, and therefore affect only ``lift``
+        Number of items that have a zero row or the popularity 0; these items affect only ``lift``
         and ``gini``.
     """
 

@@ -47,7 +47,7 @@ def check_testable(sizes: Integers) -> None:
 
 
 class Ranking(NamedTuple):
-    """The nearest items by one similarity, and the ranks of its scores within a sample of items.
+    """The nearest items by one similarity, and the ranks of the scores within a sample of items.
 
     - `lists` (n, k): the indices of the nearest items of each query, where -1 replaces an item
       without a label.
@@ -176,8 +176,9 @@ class ClassTest(Record):
         v is the precision of the label, and μ and σ are the mean and the standard deviation of its
         precision over the permutations. The true labels also count as a permutation. Each
         permutation yields one deviation per label. For each permutation, let M be the largest of
-        the deviations of all labels. The p-value is the share of permutations whose M is at least
-        the deviation of this label; for this deviation, v is computed with the true labels.
+        the deviations of all labels. The observed deviation is the deviation of this label under
+        the true labels. The p-value is the share of permutations whose M is at least the observed
+        deviation.
     """
 
     label: str
@@ -188,14 +189,14 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The results of permutation tests, each for the best of several similarities.
+    """The results of permutation tests; each test is for the best of several similarities.
 
     The deviation of a similarity is (v - μ) / σ, where v is its value for the true labels, and μ
     and σ are the mean and the standard deviation of its values over the permutations. The best
     similarity in a test is the one with the largest deviation. The similarity with the index
     ``of_pairs`` has the value ``auc``, and the similarity with the index ``of_neighbors`` has the
     value ``precision``. For each label in ``classes``, ``of_classes`` contains the index of the
-    best similarity in the test of this label.
+    similarity that is best in the test of this label.
     """
 
     test: LabelTest
@@ -231,8 +232,8 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
 
     The diagonal of `scores`, which contains the scores of items with themselves, is overwritten.
     The ranks on the diagonal are 0. Equal scores have the same rank: the mean of the places that
-    they occupy in ascending order. The mean of places may be half of an odd number, so the ranks
-    are doubled to make them integers.
+    they occupy in ascending order. The mean of several places may end in .5, so the ranks are
+    doubled to make them integers.
     """
     from scipy.stats import rankdata  # Importing scipy.stats takes 0.7 s, so it is deferred.
 
@@ -264,10 +265,10 @@ def permute_labels(
 
     Let v be the value of a similarity, and let μ and σ be the mean and the standard deviation of
     the similarity's values over the permutations. The deviation of v is (v - μ) / σ. The best
-    similarity is the one that has the largest deviation if v is computed with the true labels. Each
-    permutation yields one deviation per similarity or, in the test of single labels, one per
-    similarity and label. The p-value of an observed deviation is the share of permutations whose
-    largest deviation is at least as large as the observed one.
+    similarity is the one with the largest deviation for the true labels. Each permutation yields
+    one deviation per similarity; in the test of single labels, each permutation yields one
+    deviation per similarity and label. The p-value of an observed deviation is the share of
+    permutations whose largest deviation is at least as large as the observed one.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))
@@ -323,7 +324,7 @@ def _shares(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> Floats:
-    """Return, for each label, the share of same-label neighbours of the queries with this label.
+    """For the queries with each label, return the share of neighbours that have the same label.
 
     Neighbours without a label are not counted. The shape of the result is (rankings, permutations,
     labels).
@@ -383,7 +384,7 @@ def _deviations(values: Floats) -> Floats:
 def _p_value(value: float, permuted: Floats) -> float:
     """Return the p-value: the share of the permutations whose value is at least `value`.
 
-    The first entry of `permuted` is the value for the true labels, which also count as a
+    The first entry of `permuted` is the value for the true labels; the true labels also count as a
     permutation.
     """
     return float((permuted >= value - 1e-9).sum() / len(permuted))

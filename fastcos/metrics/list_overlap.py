@@ -87,8 +87,8 @@ class RankBiasedOverlap(NamedTuple):
         Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
         The items beyond the ends of the lists are unknown, so ``value`` is uncertain. ``residual``
-        is the largest contribution that these items could make to the overlap, minus the smallest
-        contribution.
+        is the difference between the largest and the smallest contribution that these items could
+        make to the overlap.
     """
 
     value: float
@@ -143,13 +143,13 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return, for each overlap at depth k, by how much the items below depth k may change the RBO.
+    """For each overlap at depth k, return how much the RBO depends on the items below depth k.
 
-    Entry i of the result is the value for two lists that share i of their first k items. The depths
-    beyond k make an unknown contribution to the RBO. The entry is the largest possible contribution
-    minus the smallest possible contribution. The contribution is largest if every deeper item of
-    one list also occurs in the other list. In this case, both lists contain the same items at the
-    depth 2k - overlap and at every greater depth.
+    Entry i of the result is for two lists that share i of their first k items. The items below
+    depth k are unknown, so their contribution to the RBO is unknown. The entry is the largest
+    possible contribution minus the smallest possible contribution. The contribution is largest if
+    every item below depth k in one list also occurs in the other list. In this case, both lists
+    contain the same items at the depth 2k - overlap and at every greater depth.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -162,7 +162,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield each slice of queries, and the positions in list b of the items of list a.
+    """Yield each slice of queries and, for each item of list a, its position in list b.
 
     The position of an item that list b does not contain is -1.
     """
@@ -181,7 +181,7 @@ def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Inte
 
 
 def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, Integers, Integers]:
-    """Return, per query, the number of shared items and the lengths of the two lists, each (n,)."""
+    """Return three arrays (n,): per query, the number of shared items, and the two list lengths."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
     step = max(1, _BLOCK // a.shape[1])

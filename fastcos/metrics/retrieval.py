@@ -147,7 +147,7 @@ def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> 
 
 
 def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Return the mean over users of the share of the k recommended items that were held out.
+    """Return the mean precision over users: the share of held-out items among the k recommended.
 
     The number of hits is always divided by k, even if the list contains fewer than k items, or if
     fewer than k items were held out.
@@ -173,8 +173,8 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
 
     A hit is a held-out item among the k recommended items. Because the divisor is at most k, the
     recall can be 1 even if a user has more than k held-out items. Other libraries divide by the
-    number of held-out items, so that their recall is below 1 for a user with more than k held-out
-    items.
+    number of held-out items; if a user has more than k held-out items, their recall is therefore
+    always below 1.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
 
 
 def hit_rate_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Return the share of users with at least one held-out item among the k recommended items.
+    """Return the share of users for whom at least one of the k recommended items was held out.
 
     Parameters
     ----------

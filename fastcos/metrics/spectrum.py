@@ -135,7 +135,7 @@ def _participation(sigma: Floats) -> float:
 
 
 def _scaled_up(rows: validation.Rows) -> validation.Rows:
-    """Return the rows; if all entries are tiny, they are multiplied by a power of two.
+    """Return the rows, multiplied by a power of two if all entries are tiny.
 
     Without this factor, LAPACK would lose digits. Multiplying by a power of two is exact.
     """

@@ -67,8 +67,8 @@ class CosineMF(FactorModel):
         and of the negative samples (arXiv:1310.4546).
     temperature : float, default 0.25
         The number by which the cosines are divided in the model. At a lower temperature, the model
-        fits the data and their noise more closely. The item cosines of a ``CosineMF`` depend on the
-        temperature about as strongly as the item cosines of a ``LinearMF`` depend on D. The
+        fits the data and their noise more closely. The temperature affects the item cosines of a
+        ``CosineMF`` about as strongly as D affects the item cosines of a ``LinearMF``. The
         temperature with the lowest held-out loss is often lower than the temperature that best
         recovers the clusters of items.
     item_bias : bool, default True

@@ -40,7 +40,7 @@ class TrainingResult(NamedTuple):
     - `log_counts` (p,): the logarithm of each item's number of users.
     - `best_epoch`: the number of the epoch with the smallest held-out loss, counted from 1.
     - `losses`: for every epoch, the mean of the losses of all training interactions.
-    - `validation_losses`: for every epoch, the mean of the losses of all held-out interactions
+    - `validation_losses`: for every epoch, the mean loss of all held-out interactions, computed
       after the epoch.
     """
 
@@ -203,8 +203,8 @@ class _Trainer:
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
         """Return the item vectors before the first training step, and the initial parameters.
 
-        The initial rows of A and B have random directions, and the initial biases are optimal for
-        random directions.
+        The initial rows of A and B have random directions. For rows with random directions, the
+        initial biases are optimal.
         """
         k, is_empty = self.settings.n_components, np.isneginf(self.log_counts)
         A, raw = random.standard_normal((2, p, k))

@@ -71,8 +71,8 @@ class LinearMF(FactorModel):
     regularization : float, optional
         The regularisation strength λ, at least 0. λ has the scale of σ² in Eq. 1 and the scale of σ
         in Eq. 2, so λ = 10,000 in Eq. 1 corresponds to λ = 100 in Eq. 2. If you train on a fraction
-        f of the users, multiply λ by f for Eq. 1, and by f^½ for Eq. 2. Default: the result of
-        :meth:`default_regularization`.
+        f of the users, multiply λ by f for Eq. 1, and multiply λ by the square root of f for Eq. 2.
+        Default: the result of :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
         The means that are subtracted from X. The value True subtracts the column means, and "rows"
         subtracts the row means. "both" subtracts row and column means, so that all rows and all
@@ -227,8 +227,8 @@ class LinearMF(FactorModel):
         """Return a model with another objective or another λ, computed from the SVD of this model.
 
         The parameters ``objective`` and ``regularization`` have the same meaning as in the
-        constructor. Only the shrinkage is computed again, which takes O(k) time; the returned model
-        and this model share the array ``components_``.
+        constructor. Only the shrinkage is computed again, which takes O(k) time. The returned model
+        shares the array ``components_`` with this model.
 
         Examples
         --------
@@ -245,7 +245,7 @@ class LinearMF(FactorModel):
         return model._shrink(shrinkage, strength)
 
     def default_regularization(self, objective: str) -> float:
-        """Return the default λ of an objective, which depends on singular value number k/5.
+        """Return the default λ of an objective, computed from singular value number k/5.
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
@@ -305,10 +305,10 @@ class LinearMF(FactorModel):
         Returns
         -------
         ndarray (m, k), float32 or float64
-            The user embeddings, in the wider of the types of X and ``components_``. If ``center``
-            is True or "both", the vector ``mean_`` is subtracted from every row of X before the
-            multiplication. If ``center`` is "rows" or "both", the mean of each row of X is
-            subtracted from the row.
+            The user embeddings. Their type is the type of X or the type of ``components_``,
+            whichever is wider. If ``center`` is True or "both", the vector ``mean_`` is subtracted
+            from every row of X before the multiplication. If ``center`` is "rows" or "both", the
+            mean of each row of X is subtracted from the row.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False), rescaling)

@@ -44,8 +44,8 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
     Subtracting both the row means r and the column means m is called double centring. In the matrix
     X - r 1' - 1 m' + μ, where μ is the overall mean, every row and every column sums to 0. If the
-    function returns both row means and column means, it first subtracts the overall mean from each
-    column mean. Otherwise, the overall mean would be subtracted from X twice. Source:
+    function returns both row means and column means, the overall mean has been subtracted from each
+    returned column mean. Otherwise, the overall mean would be subtracted from X twice. Source:
     arXiv:2403.05440, footnote 1.
 
     Examples

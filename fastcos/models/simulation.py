@@ -157,8 +157,8 @@ def simulate_interactions(
         the paper to ranks. The items of a cluster are ranked, and the popularity of an item depends
         on its rank. A user's number of interactions follows a power law and is from 1 to n_items.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
-        The probability of each cluster when an item is assigned to a cluster. With "uniform", all
-        clusters have the same probability. With "dirichlet", the probabilities are drawn from a
+        For each cluster, the probability that an item is assigned to the cluster. With "uniform",
+        all clusters have the same probability. With "dirichlet", the probabilities are drawn from a
         Dirichlet distribution of concentration 1. If an array is passed, the probabilities are
         proportional to its entries.
     popularity_distribution : str, optional
@@ -381,8 +381,8 @@ def _draw_items(
 
     The weight of item i for user u is ``preference[u, item_cluster[i]] * popularity[i]``. If fewer
     than activity[u] items have a positive weight, the user gets all items of positive weight. The
-    time of the function is proportional to the number of interactions. It does not grow with the
-    number n p of all pairs of a user and an item.
+    time of the function is proportional to the number of interactions. The time does not grow with
+    n p, the number of all pairs of a user and an item.
 
     - `preference` (n, C): the cluster preferences of the users.
     - `item_cluster` (p,), `popularity` (p,): the clusters and the popularities of the items.

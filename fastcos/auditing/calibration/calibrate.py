@@ -48,8 +48,8 @@ def calibrate(
     float64 copy of the sampled rows, for O(bins + n + m) counts, and for a block of scores. The
     matrix products use the threads of NumPy's BLAS.
 
-    Every pair of a query and an item counts as a random pair, so pass queries that are related to
-    few items or to none.
+    Every pair of a query and an item counts as a random pair. Therefore, pass queries that are
+    related to few items or to no items.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def calibrate(
         of the result uses this rate by default. A rate below the ``smallest_fpr`` of the result is
         replaced by ``smallest_fpr``, and the field ``fpr`` contains the rate that was used.
     sample : int, optional
-        Number of rows that are drawn without replacement: from the items and, if ``queries`` is
-        passed, from the queries as well. Default: all rows. The method ``rate_interval`` of the
+        Number of items that are drawn without replacement. If ``queries`` is passed, the same
+        number of queries is drawn as well. Default: all rows. The method ``rate_interval`` of the
         result returns an interval that accounts for the sampling.
     condition : float, optional
         If ``condition`` is passed, the function also computes how far rescalings D can move the

@@ -86,8 +86,9 @@ class PairDistribution(Record):
         -------
         float
             If at least 100 pairs are above the threshold, the threshold is the edge of a bin;
-            otherwise the tail model determines the threshold. If the share of the pairs that have
-            the largest score exceeds the rate, the threshold is the next float above this score.
+            otherwise the tail model determines the threshold. Suppose that several pairs tie for
+            the largest score, and that their share of all pairs exceeds the rate. Then the
+            threshold is the next float above the largest score.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
@@ -125,10 +126,10 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray, float64
-            One probability for each score. Every probability is at least ``smallest_fpr``. Consider
-            the pairs above the lower edge of the bin that contains the score. If there are at least
-            100 such pairs, the probability is their share of all pairs; otherwise the tail model
-            determines the probability.
+            One probability for each score. Every probability is at least ``smallest_fpr``. For each
+            score, consider the pairs whose scores are in the same bin or in a higher bin. If there
+            are at least 100 such pairs, the probability is their share of all pairs; otherwise the
+            tail model determines the probability.
         """
         values = as_scores(scores)
         above = self.pairs_above

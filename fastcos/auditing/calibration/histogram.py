@@ -156,15 +156,16 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
 
 
 def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_join: bool) -> float:
-    """Return how many independent pairs would be as informative as the pairs above a threshold.
+    """Return the effective number of independent pairs among the pairs above a threshold.
 
-    ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
-    many of its scores reach the threshold. The result is t² / v. Here, t is the number of pairs
-    above the threshold, and v is the variance of t in a bootstrap that draws rows with replacement.
-    The variance v is computed to first order. Suppose that a row is in c pairs above the threshold.
-    If the bootstrap draws the row w times, t changes by (w - 1) c. The noise of a single pair
-    enters the variance twice, once for each of its rows. Intervals that are computed from the
-    result are therefore too wide rather than too narrow.
+    This many independent pairs would be as informative as the pairs above the threshold. Entry i of
+    ``query_counts`` (n,) is the number of scores of query i that reach the threshold, and entry j
+    of ``item_counts`` (m,) is the number of scores of item j that reach the threshold. The result
+    is t² / v. Here, t is the number of pairs above the threshold, and v is the variance of t in a
+    bootstrap that draws rows with replacement. The variance v is computed to first order. Suppose
+    that a row is in c pairs above the threshold. If the bootstrap draws the row w times, t changes
+    by (w - 1) c. The noise of a single pair enters the variance twice, once for each of its rows.
+    Intervals that are computed from the result are therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

@@ -34,8 +34,8 @@ class LabelledCalibration(Record):
         Ascending thresholds, one for each point of the operating curve. A threshold accepts a pair
         if the score of the pair is not below the threshold.
     false_positive_rate, false_negative_rate : ndarray (t,), float64
-        Share of the irrelevant pairs that each threshold accepts, and share of the relevant pairs
-        that each threshold does not accept.
+        For each threshold, the share of the irrelevant pairs that the threshold accepts, and the
+        share of the relevant pairs that the threshold rejects.
     knots, probabilities : ndarray (c,), float64
         For isotonic regression, ``knots`` contains ascending scores, and ``probabilities`` contains
         the probability of relevance at each of these scores. The probability is linear between two

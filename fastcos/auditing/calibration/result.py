@@ -76,17 +76,18 @@ class Calibration(PairDistribution):
     levels : ndarray (6,), float64
         The levels, which are thresholds for the rates 1e-1 to 1e-6.
     query_counts : ndarray (6, n_queries), int64
-        For each threshold in ``levels`` and each query, the number of scores of the query that
-        reach the threshold.
+        For each threshold in ``levels`` and each query: how many scores of the query reach the
+        threshold.
     independent : ndarray (6,), float64
         The pairs above a threshold are not independent, because several of them contain the same
-        row. For each threshold in ``levels``, ``independent`` contains the number of independent
-        pairs that would contain as much information as the pairs above the threshold.
+        row. For each threshold in ``levels``, ``independent`` contains the effective number of
+        independent pairs: this many independent pairs would be as informative as the pairs above
+        the threshold.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
-        How far rescalings D move the threshold; None unless ``condition`` was passed to
-        ``calibrate``.
+        The range over which rescalings D move the threshold; None if ``condition`` was not passed
+        to ``calibrate``.
     dataset : str
         SHA-256 of the shape, type and values of the input.
     model : str or None
@@ -107,7 +108,7 @@ class Calibration(PairDistribution):
     def carried_fpr(self) -> float:
         """The smallest rate for which an interval can be computed.
 
-        At the rate ``carried_fpr``, two pairs are expected above the threshold.
+        At the rate ``carried_fpr``, the expected number of pairs above the threshold is two.
         """
         return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
@@ -162,13 +163,14 @@ class Calibration(PairDistribution):
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """Return how many independent pairs would be as informative as the pairs above a threshold.
+        """Return the effective number of independent pairs among the pairs above a threshold.
 
-        The result is n / r. Here, n is the number of pairs above the threshold for the rate
-        ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
-        computed from the pairs above a lower threshold, whose false-positive rate is about three
-        times as high as ``fpr``. From the pairs above the threshold for ``fpr`` itself, r would be
-        too small if the sample happens to contain no hub.
+        This many independent pairs would be as informative as the pairs above the threshold. The
+        result is n / r. Here, n is the number of pairs above the threshold for the rate ``fpr``,
+        and r is the number of pairs that count as one independent pair. The number r is computed
+        from the pairs above a lower threshold. The false-positive rate of this lower threshold is
+        about three times as high as ``fpr``. If r were computed from the pairs above the threshold
+        for ``fpr`` itself, r would be too small whenever the sample contains no hub.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -180,15 +182,14 @@ class Calibration(PairDistribution):
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Return bounds on the false-positive rate that a threshold has after a linear map.
+        """Return bounds on the false-positive rate of a threshold after a linear map of the rows.
 
         The threshold is ``score``. The bounds hold after every linear map of the rows whose
         condition number is at most ``condition``. The condition number of a linear map is its
         largest singular value divided by its smallest. Rescalings D are linear maps, so the bounds
         also hold for rescalings. A map changes Fisher's z of the cosine of a pair by at most
-        ln(condition). A map can therefore move a cosine from one side of ``score`` to the other
-        only if Fisher's z of the cosine and Fisher's z of ``score`` differ by at most
-        ln(condition).
+        ln(condition). Therefore, a map can move a cosine across the threshold only if Fisher's z of
+        the cosine differs from Fisher's z of ``score`` by at most ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -201,15 +202,15 @@ class Calibration(PairDistribution):
     def is_reachable(self, fpr: float) -> bool:
         """Return whether any score reaches the threshold for a false-positive rate.
 
-        The result is False if so many pairs have the largest score that their share of all pairs
-        exceeds the rate. For example, the rows may contain many duplicates.
+        Several pairs may tie for the largest score, for example because the rows contain many
+        duplicates. If the share of these pairs exceeds the rate, the result is False.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
 
     @property
     def verdict(self) -> str:
-        """Sentences about the threshold for the rate ``fpr``, and its change under rescalings."""
+        """Sentences about the threshold for ``fpr``, and about its range under rescalings."""
         if self.rescaling is None or not self.is_reachable(self.fpr):
             return self._of_one_rate()
         return f"{self._of_one_rate()} {self.rescaling.verdict}"

@@ -53,7 +53,7 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return, for each score, the share of pairs that the model expects to reach the score.
+        """For each score, return the share of pairs that reach the score according to the model.
 
         The scores must be at least ``start``.
         """

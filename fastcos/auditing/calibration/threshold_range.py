@@ -50,9 +50,9 @@ class ThresholdRange(Record):
         most ``condition``. A rescaling D is a linear map, so the bounds also hold after every
         rescaling D within this limit.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of two rescalings D. The rescaled rows ``rows / low_rescaling`` have the threshold
-        ``low``, and the rescaled rows ``rows / high_rescaling`` have the threshold ``high``. The
-        entries of the diagonals lie between 1 / condition and 1.
+        Diagonals of two rescalings D. The threshold of the rows ``rows / low_rescaling`` is
+        ``low``, and the threshold of the rows ``rows / high_rescaling`` is ``high``. The entries of
+        the diagonals lie between 1 / condition and 1.
     """
 
     fpr: float
@@ -125,7 +125,7 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """Search, over rescalings D, for the lowest and the highest threshold of a false-positive rate.
+    """Search for the rescalings D with the lowest and the highest threshold for a given rate.
 
     The threshold for the rate ``fpr`` is a cosine; a share ``fpr`` of all pairs has this cosine or
     a higher one. Among all rescalings D with a condition number of at most ``condition``, the
@@ -136,9 +136,9 @@ def threshold_range(
 
     The search space is a box, which contains the logarithms of the diagonal entries of all allowed
     D. The search first makes steps towards vertices of the box, and then uses Powell's method. To
-    choose the vertex for a step, the search computes derivatives of cosines, but only for those
-    pairs whose cosine is near the threshold. If the items have at most 3 columns, the algorithm
-    DIRECT searches the whole box before these steps.
+    choose the vertex for a step, the search computes derivatives of cosines. It computes these
+    derivatives only for pairs whose cosine is near the threshold. If the items have at most 3
+    columns, the algorithm DIRECT searches the whole box before these steps.
 
     Parameters
     ----------

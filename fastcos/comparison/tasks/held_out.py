@@ -108,7 +108,7 @@ class HeldOutTask:
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
         """Return the evaluation of all candidates on this task, ranked by NDCG.
 
-        No candidate is recommended unless the NDCG of the best candidate is significantly higher
+        A candidate is recommended only if the NDCG of the best candidate is significantly higher
         than the NDCG of the most popular items.
         """
         ndcg, recall = (mean_estimate(np.stack(values)) for values in zip(*scores, strict=True))

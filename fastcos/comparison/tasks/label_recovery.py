@@ -162,9 +162,10 @@ class LabelTask:
 
         Row i of `scores` contains the scores of one query. The score of the query with itself is in
         column ``positions[i]``. This score is overwritten, so that the query is not its own
-        neighbour. Several columns may have the k-th highest score. If there are more of these tied
-        columns than places left among the k columns, each tied column counts as a fraction of a
-        column. This fraction is the number of places left, divided by the number of tied columns.
+        neighbour. Several columns may have the k-th highest score. If there are more tied columns
+        than remaining places among the k columns, each tied column counts as a fraction of a
+        column. This fraction is the number of remaining places, divided by the number of tied
+        columns.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
@@ -192,10 +193,10 @@ class LabelTask:
 
 
 def _outcomes(best: BestTest) -> list[Outcome]:
-    """Return the outcomes of the tests for local and for global recovery of the labels.
+    """Return the outcomes of two tests: of local and of global recovery of the labels.
 
-    If neither of these two tests is significant, but a test of a single label is, the list begins
-    with the outcome of the test of the single label.
+    If neither of these two tests is significant, but a test of a single label is significant, the
+    list begins with the outcome of the test of the single label.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT

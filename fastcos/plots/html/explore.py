@@ -258,7 +258,7 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
-    """Return a matrix L for which L L' is the covariance of the n users, the rows of X V.
+    """Return a matrix L such that L L' is the covariance of the n rows of X V, which are the users.
 
     `sigma` contains the singular values of X, and `mean` is the mean of the rows of X V.
     """
