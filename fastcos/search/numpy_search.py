@@ -36,10 +36,10 @@ row of this block is a candidate.
 
 The candidates include the k best items for the following reason. The approximate score minus the
 margin is a lower bound on the exact score of a pair. Therefore the k-th largest lower bound of a
-query is at most the exact score of its k-th best item. If an item is among the k best, or ties with
-the k-th best, its exact score is at least the k-th largest lower bound of the query. The upper
-bound of an item is its approximate score plus the margin, and is at least its exact score.
-Therefore every item that is among the k best, or ties with the k-th best, remains a candidate.
+query is at most the exact score of its k-th best item. Every item that is among the k best, or ties
+with the k-th best, has an exact score that is at least this lower bound. The upper bound of an item
+is its approximate score plus the margin, and is at least its exact score. Therefore every item that
+is among the k best, or ties with the k-th best, remains a candidate.
 """
 
 from typing import Any, NamedTuple

@@ -395,8 +395,8 @@ def _proved_thresholds(
     queries, and ``kth_scores`` (m,) contains the k-th best score of each of these queries among all
     panels. ``initial_thresholds`` (n,) contains one threshold for every query of the search; a row
     may be skipped for a query if its score is below the threshold of the query. ``SLACK`` is a
-    bound on relative rounding errors. Before a task reports an unproved threshold, the task raises
-    this threshold by a quarter of ``SLACK``.
+    bound on relative rounding errors. A task rounds an unproved threshold up by a quarter of
+    ``SLACK`` before the task reports this threshold.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

@@ -99,7 +99,7 @@ class ItemSource(Protocol):
         """Yield blocks of items in memory that together contain all items at these positions."""
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
-        """Return items in memory. They include all items at these positions."""
+        """Return items in memory, among them all items at these positions."""
 
 
 @dataclass(frozen=True)

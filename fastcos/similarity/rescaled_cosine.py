@@ -1,4 +1,4 @@
-"""Cosines under the rescalings of the paper's model, and the cosine of the model's weights."""
+"""Two kinds of cosines: under the rescalings of the paper's model, and from the model's weights."""
 
 import functools
 from typing import Any, NamedTuple
