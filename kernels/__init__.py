@@ -53,7 +53,7 @@ Other operations:
 
 - ``sparse_top_k`` searches sparse rows by ``inverted_lists``.
 - ``sparse`` and ``sparse_blocks`` compute products of sparse matrices, ``csr`` validates and
-  transposes such matrices, and ``tall_skinny`` multiplies in the SVD.
+  transposes such matrices, and ``tall_skinny`` computes the dense products of the SVD.
 - ``row_transforms`` and ``normal_cdf`` compute similarity measures.
 - ``pair_reductions`` (with ``dot_tile``), ``label_ranks`` (with ``row_argsort``), ``knn_vote`` and
   ``label_permutations`` compute metrics.

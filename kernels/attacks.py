@@ -50,9 +50,10 @@ def to_vertex(slopes, K, w):
 
 @kernel
 def is_lost(x, units, edge, k, w):
-    """Return whether at least k rows are nearer to x than units[edge] is, in the metric diag(w).
+    """Return whether, in the metric diag(w), at least k rows are nearer to x than units[edge] is.
 
-    The row at position edge + 1 of `units` is compared first, then the rows that follow it.
+    The rows of `units` are compared in order: first the rows after row `edge`, and then the rows
+    before row `edge`.
     """
     m = units.shape[0]
     threshold, nearer = weighted_cosine(x, units[edge], w) + MARGIN, 0
@@ -70,11 +71,11 @@ def attack_towards(x, units, edge, first, last, k, K, w):
     """Choose a vertex w that brings units[first:last] nearer to x; return whether an edge is lost.
 
     The edge from x to units[edge] is lost at w if at least k other rows are nearer to x than
-    units[edge]. For any row u, let z(u) be the Fisher z of x and u. The function computes the
-    gradient of a difference: the mean of z over units[first:last], minus z(units[edge]). The vertex
-    has the weight K in each dimension in which the gradient is positive, and the weight 1 in the
-    other dimensions. The first vertex is computed from the gradient at w = 1. If the edge is not
-    lost at this vertex, a second vertex is computed from the gradient at the first one.
+    units[edge]. For any row u, let z(u) be the Fisher z of x and u. Let f be the mean of z over
+    units[first:last], minus z(units[edge]). The function computes the gradient of f. The vertex has
+    the weight K in each dimension in which the gradient is positive, and the weight 1 in the other
+    dimensions. The first vertex is computed from the gradient at w = 1. If the edge is not lost at
+    this vertex, a second vertex is computed from the gradient at the first one.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
@@ -91,7 +92,7 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 
 @kernel
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
-    """Return whether a search finds weights w at which units[edge] is not among the k nearest.
+    """Return whether a search finds weights w that remove units[edge] from the k nearest rows.
 
     First, the search tries to move the k rows after units[edge] closer to x, all at the same time.
     The search then tries to move each of the n_targets nearest competitors closer to x. For each
@@ -110,7 +111,7 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
 @kernel
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
-    """Write, for each edge of rows[lo:hi], the lowest level at which an attack succeeds.
+    """For each edge of rows[lo:hi], write the lowest level at which an attack drops the edge.
 
     `sample` is a SampledRows, and `attacks` is an Attacks. `neighbors` (n, m) holds the neighbours
     of each row, sorted by descending cosine, and the first k neighbours of a row form its edges.

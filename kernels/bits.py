@@ -1,9 +1,9 @@
-"""Exact top-k of rows of packed bits by Hamming distance or cosine, for 8 items at a time.
+"""Exact top-k search among rows of packed bits, by Hamming distance or cosine.
 
-Eight items of a block are stored word by word: word 0 of each of the eight items, then word 1 of
-each item, and so on. Eight words with the same number form one vector. Three instructions therefore
-compare word j of a query with word j of all eight items. Each lane of the vector counts the bits of
-one item.
+A query is compared with a block of eight items at a time. The words of the eight items are
+interleaved: first word 0 of all eight items is stored, then word 1 of all eight items, and so on.
+Eight words with the same number form one vector. Three instructions therefore compare word j of a
+query with word j of all eight items. Each lane of the vector counts the bits of one item.
 """
 
 import numpy as np

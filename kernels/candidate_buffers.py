@@ -54,7 +54,7 @@ _SCORED_AT_ONCE = 64
 
 
 class Candidates(NamedTuple):
-    """The candidates of a block of n queries, and the best rows so far of each query.
+    """The candidates of a block of n queries, and the best rows found so far for each query.
 
     Attributes
     ----------
@@ -64,9 +64,10 @@ class Candidates(NamedTuple):
     counts : int64 array (n,)
         The number of candidates of each query that have not been scored in float64.
     scores, rows : float64 and int64 array (n, k)
-        The best of the rows that have been scored in float64, in any order, and their scores.
+        The best rows among those that have been scored in float64, and the scores of these best
+        rows, in any order.
     lengths : int64 array (n,)
-        For each query, the number of rows that `rows` holds at present, at most k.
+        For each query, the number of rows that `rows` currently holds; this number is at most k.
     kth_scores : float64 array (n,)
         The k-th best float64 score of each query, or -inf if fewer than k rows have been scored.
     """
@@ -201,12 +202,12 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 
 @borrowing_kernel
 def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """For each query, compute lower bounds of its candidates, and raise tau to the k-th largest.
+    """For each query, raise tau to the k-th largest lower bound of the query's candidates.
 
-    The codes of a candidate give a lower bound on its K. However, the float64 score of the
-    candidate has a rounding error, so the K that is computed from this score may be below the lower
-    bound. The difference is at most the result of ``score_rounding``, which is subtracted from the
-    new tau.
+    The codes of a candidate give a lower bound on its K. However, the K that is computed from the
+    float64 score of the candidate may be below this lower bound, because the float64 score has a
+    rounding error. The difference is at most the result of ``score_rounding``. This result is
+    therefore subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -291,7 +292,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
     """Pair each query i of the block with its first front_counts[i] candidates; return the pairs.
 
     The function returns the query and the row of each pair, and the order in which the pairs are to
-    be scored. The returned order visits the items roughly in the order in which they lie in memory.
+    be scored. The returned order is roughly the order of the items in memory.
     """
     total = 0
     for n_front in front_counts:

@@ -3,16 +3,18 @@
 Scaling. The query `a` is scaled to a row a' of norm about 1, and the item `b` is scaled to a row b'
 of norm at most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' ·
 b' + w o. Here o is the offset of the item, and w is the weight with which the query multiplies
-offsets. A threshold tau is a lower bound on the k-th largest K among the query's pairs.
+offsets. The threshold tau of a query is a lower bound on the k-th largest value of K among the
+pairs of this query.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
 In the following, a' and b' stand for the rotated rows; the rounding errors of the rotation are part
 of SLACK.
 
-Bound. Both rows are quantised: a' = s q + e and b' = t c + f. The quantisation steps are s and t,
-the integer codes are q and c, and the residuals e and f are the rounding errors of the codes. A
-tile computes the integer product v = q · c. By the inequality of Cauchy and Schwarz,
+Bound. Both rows are quantised: a' = s q + e and b' = t c + f. The query has the quantisation step
+s, the integer codes q and the residual e. The item has the quantisation step t, the integer codes c
+and the residual f. A residual is the rounding error of the codes. A tile computes the integer
+product v = q · c. By the inequality of Cauchy and Schwarz,
 
     a' · b' - s t v = e · b' + (s q) · f,
     |a' · b' - s t v| ≤ |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
@@ -25,11 +27,11 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
 The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
-weight of the offsets, all divided by s. With AVX2, the score v of a hit is refined, and a smaller
-factor of N then applies (``query_blocks``). The statistics of a panel are 1 / t, N, R and the range
-of the offsets. If a tile is computed from codes, v is compared with an integer between v_min - 2
-and v_min. If a tile is computed in float32, s = t = 1 and R = 0, and |e| is |a'| times a bound on
-the relative rounding error of a float32 sum.
+weight of the offsets, all divided by s. With AVX2, the score v of a hit is refined. For a refined
+score, the factor of N is smaller (``query_blocks``). The statistics of a panel are 1 / t, N, R and
+the range of the offsets. If a tile is computed from codes, v is compared with an integer between
+v_min - 2 and v_min. If a tile is computed in float32, then s = t = 1 and R = 0. In this case, |e|
+is |a'| times a bound on the relative rounding error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
@@ -78,12 +80,12 @@ _UNDERFLOW = 2.0**-1050
 
 @inlined_kernel
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
-    """Set the bound terms of query i in a panel; the threshold is one that every product reaches.
+    """Set the bound terms of query i in a panel, with a threshold that every product reaches.
 
     `bound_terms` (5, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
     first three results of ``query_encoding.encode_query``: the quantisation step of the query, and
-    bounds on the norms of the query and of its residual. `weight` is the weight by which the query
-    multiplies the offsets of items.
+    bounds on the norms of the query and of its residual. For this query, the offsets of items are
+    multiplied by `weight`.
     """
     inverse_step = np.float32(1.0) / step
     bound_terms[THRESHOLD, i] = -NEVER
@@ -95,7 +97,7 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 @inlined_kernel
 def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
-    """Return a bound; no item whose product is at most this bound reaches the query's threshold.
+    """Return a bound: an item can reach the query's threshold only if its product is above it.
 
     An item of the panel can reach the threshold only if its product is at least v_min, which is
     defined at the top of this file. The result is v_min - 1. The first four arguments are the bound
@@ -112,12 +114,13 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 
 @borrowing_kernel
 def estimate_panels(first, n_panels, largest_products, statistics, weight, panel_estimates):
-    """For each of n_panels panels, estimate the largest K of the query with the panel's items.
+    """In each of n_panels panels, estimate the largest K of the query and an item of the panel.
 
-    The panels are those from number `first` on. The estimate for panel first + p follows from the
-    largest product of the panel, largest_products[p] (int32). Like the bound terms, the estimate is
-    divided by the step of the query. It is written to panel_estimates[p] (float32). `weight` is the
-    bound term OFFSET_WEIGHT of the query, by which the offsets of items are multiplied.
+    The panels are those from number `first` on. The estimate for panel first + p is computed from
+    largest_products[p] (int32), the largest product of this panel. Like the bound terms, the
+    estimate is divided by the step of the query. It is written to panel_estimates[p] (float32).
+    `weight` is the bound term OFFSET_WEIGHT of the query, by which the offsets of items are
+    multiplied.
     """
     for p in range(n_panels):
         panel = first + p
@@ -142,7 +145,7 @@ def threshold_of(query, queries, score, inverse_step):
 
 @borrowing_kernel
 def score_rounding(query, queries):
-    """Return a bound on the error that the rounding of a float64 score causes in K.
+    """Return a bound on the error of K that is caused by the rounding of a float64 score.
 
     The docstring of this module defines K.
     """

@@ -47,7 +47,7 @@ def ratio_range(a, b, K):
 
 @kernel
 def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
-    """Return whether sum w h is surely positive, in spite of rounding, for every w in [1, K]^d.
+    """Return whether sum w h > 0 is certain, despite rounding errors, for every w in [1, K]^d.
 
     The entries of h are x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²).
     """
@@ -75,13 +75,13 @@ def norm_ratios(y, m, K):
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether tests at the smallest and the largest norm ratio prove that y beats m.
+    """Return whether two tests, at the smallest and the largest norm ratio, prove that y beats m.
 
     Let ρ(w) be the norm ratio sqrt(sum w m² / sum w y²) (see norm_ratios). Let T(w, ρ) be sum w x
     (ρ y - m). In the metric diag(w), the difference cosine(x, y) - cosine(x, m) has the same sign
     as T(w, ρ(w)). If ρ is regarded as independent of w, the minimum of T(w, ρ) over all w is a
-    concave function of ρ. If this minimum is positive at both ends of a range of ρ, T(w, ρ) is
-    therefore positive for all w and for all ρ in the range. `ratios` holds the two ends of the
+    concave function of ρ. Therefore, if this minimum is positive at both ends of a range of ρ,
+    T(w, ρ) is positive for all w and for all ρ in the range. `ratios` holds the two ends of the
     range of the norm ratio. The function takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
@@ -128,8 +128,8 @@ def best_multiplier(a, g, K, w):
 def piece_certificate(x, y, m, K, first, last, w):
     """Test whether y beats m at all w with first <= ρ(w) <= last; return 1, -1 or 0.
 
-    The result is 1 if y is proved to beat m, and -1 if y does not beat m at the point that is
-    written to `w`. If neither is proved, the result is 0.
+    If y is proved to beat m, the result is 1. If the test finds a point at which y does not beat m,
+    the point is written to `w`, and the result is -1. If neither is proved, the result is 0.
 
     ρ(w) is the norm ratio (norm_ratios). Let T(w, ρ) be sum w x (ρ y - m) + μ sum w (m² - ρ² y²)
     for a multiplier μ. If ρ = ρ(w), the second of the two sums is 0. If μ is not negative, the
@@ -164,7 +164,7 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
     `ratios` holds the ends of the range of the norm ratio ρ. If piece_certificate returns 0 for a
     piece of the range, the piece is bisected at its geometric mean, up to `depth` times. A piece of
     the smallest size is not bisected. If piece_certificate returns 0 for such a piece, y cannot be
-    certified, and the remaining pieces are searched only for a counterexample w.
+    certified. The remaining pieces are then searched only to find a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -206,10 +206,10 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
     """Certify neighbour y against competitor m; return the largest condition that is certified.
 
     The caller guarantees that y beats m under every rescaling whose condition is at most `bound`.
-    The function first tries to certify y up to the condition `radius`. If this fails, the function
-    bisects the `levels` between `bound` and `radius`, to find the largest level that can be
-    certified. The array `levels` is in ascending order. If no level above `bound` can be certified,
-    the function returns `bound`.
+    The function first tries to certify y up to the condition `radius`. If y cannot be certified up
+    to `radius`, the function bisects the array `levels` to find the largest level between `bound`
+    and `radius` that can be certified. The array `levels` is in ascending order. If no level above
+    `bound` can be certified, the function returns `bound`.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -227,9 +227,9 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return a threshold: a competitor whose Fisher z with x is below it cannot beat y.
+    """Return a threshold: a competitor cannot beat y if its Fisher z with x is below the threshold.
 
-    Here, a competitor beats y if it is at least as near to x as y under some rescaling. Only
+    Here, a competitor beats y if, under some rescaling, it is at least as near to x as y is. Only
     rescalings with a condition of at most `condition` are considered. The function computes the
     smallest Fisher z that x and y have at any point of the box, and subtracts ln(condition). A
     rescaling with a condition of at most `condition` cannot increase the Fisher z of any pair by
@@ -244,8 +244,8 @@ def competitor_threshold(x, y, condition, w):
 def separation(near, far):
     """Return a lower bound on the condition of any linear map that swaps the order of two rows.
 
-    The two rows are ordered by their Fisher z with an item: `near` is the Fisher z of the item and
-    the nearer row, and `far` is the Fisher z of the item and the farther row.
+    The two rows are ordered by their Fisher z with an item. The nearer row has the Fisher z `near`
+    with the item, and the farther row has the Fisher z `far` with the item.
     """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
@@ -285,12 +285,13 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     neighbours of each row, sorted by descending cosine, and the first k neighbours of a row form
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
     an upper limit on each radius. After a call, `partial` holds the radius that is certified
-    against all competitors from this call and the previous calls. `radii` (n, k) float64 receives
-    the radius that is certified against all items, or NaN for an edge of a zero row. The items
-    outside the list of a row have at most the same Fisher z with the row as the last item in the
-    list. Because an unlisted item may be as near as the last listed item, the last listed item sets
-    a limit on the radii of the row. `truncated` (n,) uint8 is 1 for each row whose list is too
-    short. A list is too short if this limit lowers the radius of at least one edge of the row.
+    against the competitors of this call and of all previous calls. `radii` (n, k) float64 receives
+    the radius that is certified against all items, or NaN for an edge of a zero row. No item
+    outside the list of a row has a larger Fisher z with the row than the last item in the list has.
+    An unlisted item may be as near to the row as the last listed item. The last listed item
+    therefore sets a limit on the radii of the row. `truncated` (n,) uint8 is 1 for each row whose
+    list is too short. The list of a row is too short if the limit that its last item sets lowers
+    the radius of at least one edge of the row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

@@ -1,10 +1,10 @@
 """The cache of compiled code on disk.
 
 The name of each file contains a digest of everything that affects the code in the file. Numba's own
-cache has three faults. First, of all source files, Numba checks only the one that defines the
-compiled function. If an upgrade changes a helper function in another file, Numba may therefore run
-the old helper function (see ``fingerprint``). Second, two processes that save at the same time can
-corrupt the index of Numba's cache. Third, the import of a cached function fails if no directory is
+cache has three faults. First, Numba checks only one source file: the file that defines the compiled
+function. If an upgrade changes a helper function in another file, Numba may therefore run the old
+helper function (see ``fingerprint``). Second, two processes that save at the same time can corrupt
+the index of Numba's cache. Third, the import of a cached function fails if no directory is
 writable. This module avoids the faults of Numba's cache: it saves every signature in a separate
 file without an index, and turns disk errors into warnings.
 
@@ -286,10 +286,11 @@ class Files:
     def turn(self, keys):
         """Yield whether a signature must be compiled.
 
-        The signature must be compiled if none of its keys has a file. In this case, the signature
-        is locked during the `with` block. While another process holds the lock, the method waits.
-        Without locks on signatures, eight test workers that start together would compile each
-        kernel eight times. If the file system does not support locks, the method does not wait.
+        The signature must be compiled if no file exists for any of its keys. In this case, the
+        signature is locked during the `with` block. While another process holds the lock, the
+        method waits. Without locks on signatures, eight test workers that start together would
+        compile each kernel eight times. If the file system does not support locks, the method does
+        not wait.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:

@@ -233,8 +233,8 @@ def _place(typing_context, arguments):
 def slots_entry(kernel, kinds):
     """Compile entry(lo, hi, place), which reads arguments from 8-byte slots and calls the kernel.
 
-    The 8-byte slots begin at the address `place`. An array occupies as many slots as Numba's array
-    structure has numbers and pointers. The two slots for the owner of the memory hold 0 (see
+    The 8-byte slots begin at the address `place`. An array occupies one slot for each number and
+    each pointer in Numba's array structure. The two slots for the owner of the memory hold 0 (see
     native.c).
     """
     signature = types.int64, types.int64, *kinds
@@ -263,7 +263,7 @@ def slots_entry(kernel, kinds):
 
 
 def _from_slots(builder, kind, slot):
-    """Emit code that reads an LLVM value from slots; return the value and the next unread slot."""
+    """Emit code that reads an LLVM value from slots; return the value and the slot after it."""
     if isinstance(kind, ir.Aggregate):
         value = ir.Constant(kind, ir.Undefined)
         for position in range(len(kind)):

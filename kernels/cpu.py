@@ -63,7 +63,7 @@ def has_instruction(feature):
 
 @functools.cache
 def fast_cache_bytes():
-    """Return the size, in bytes, up to which the rows of a table can be read quickly in any order.
+    """Return the largest size, in bytes, of a table whose rows can be read quickly in any order.
 
     Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more. The
     third-level cache of an AMD CPU answers nearly as fast as its second-level cache. The
@@ -99,7 +99,7 @@ def supported_tiers():
 
 
 def code_name(tier):
-    """Return the CPU name and the features of a tier, as Numba's environment variables expect them.
+    """Return the CPU name and features of a tier, in the format of Numba's environment variables.
 
     The environment variables of Numba are NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
     """

@@ -129,9 +129,10 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 
     `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins.
     `positions` (parts, p) is int64. In the transpose, the entries of column j that come from part q
-    start at position positions[q, j]. The kernel overwrites `positions`. The row numbers and the
-    values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row numbers ascend
-    within a column. `values` is None if the data of X is None.
+    are contiguous, and positions[q, j] is the position of the first of them. The kernel overwrites
+    `positions`. The row numbers and the values of the entries are written to `rows` (nnz,) and
+    `values` (nnz,), and row numbers ascend within a column. `values` is None if the data of X is
+    None.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 

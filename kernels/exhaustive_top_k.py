@@ -21,11 +21,12 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
     """Divide the candidates of each query into parts, and find the best k candidates in each part.
 
     The candidates of a query are divided into `parts` parts of about equal size. The call performs
-    tasks lo to hi; task r searches part r % parts of the candidates of query r // parts. The
-    results of task r are written to row r of `scores` (n parts, k) float64 and of `rows` (n parts,
-    k) int64. `scoring` is a PairScoring, and `ranges` is a CandidateRanges. `filters` is a
-    QueryFilters with self_rows; its field `allowed` is not read. With m candidates per query, the
-    kernel performs O((hi - lo) m d / parts) operations in float64, and it allocates O(k) memory.
+    tasks lo to hi. Task r belongs to query r // parts, and searches part r % parts of the
+    candidates of this query. The results of task r are written to scores[r] and rows[r]; `scores`
+    (n parts, k) is float64, and `rows` (n parts, k) is int64. `scoring` is a PairScoring, and
+    `ranges` is a CandidateRanges. `filters` is a QueryFilters with self_rows; its field `allowed`
+    is not read. With m candidates per query, the kernel performs O((hi - lo) m d / parts)
+    operations in float64, and it allocates O(k) memory.
     """
     candidates, firsts, lasts = ranges.rows, ranges.firsts, ranges.lasts
     self_rows, excluded_indptr = filters.self_rows, filters.excluded_indptr
@@ -89,7 +90,7 @@ def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
 
 @kernel
 def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
-    """For queries lo to hi, score the candidates; keep those of query i that reach bounds[i].
+    """Score the candidates of queries lo to hi; for query i, keep those that reach bounds[i].
 
     The candidates of query i are rows[starts[i] : starts[i] + counts[i]]. The kept candidates of
     query i and their scores are moved to the front of the query's range, and counts[i] is set to

@@ -12,22 +12,22 @@ usually there is one range. The kernel takes the following steps:
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
    kernel stores the product of each slot, in 4 bytes, and also stores the largest product of each
    panel of 32 slots.
-4. The slots with the largest products are scored in float64 (``find_best``). The products of
-   different panels cannot be compared directly. The kernel therefore multiplies each product by the
-   quantisation step of its panel, which gives an *estimate*. If items have offsets, the largest
-   weighted offset of the panel is added to the estimate. The *guessed* threshold is computed from
-   the largest estimate of each panel: it is the r-th largest of these estimates. A slot is scored
-   if its estimate reaches the guessed threshold. In the code, r is called `rank`, and the first
-   value of r is called `first_rank`. The planner estimates how many panels contain at least one
-   of the best slots, and chooses this number as the first value of r
-   (``fastcos.search.task_grid.guess_rank``). If there are many panels, the first value of r is a
-   little more than k. If a panel often contains several of the k best slots, the first value of r
-   is less than k. The rank r is at most the number of panels.
-5. The k-th best of all slots cannot score lower than the k-th best of the slots that step 4 scored
-   in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot that step 4
-   did not score is now scored in float64 if its upper bound reaches the proved threshold. By the
-   proof in ``candidate_filter``, a slot whose upper bound does not reach this threshold cannot be
-   among the k best.
+4. The slots with the largest products are scored in float64 (``find_best``). Each panel has its own
+   quantisation step, so the products of slots in different panels cannot be compared directly. The
+   kernel therefore multiplies each product by the quantisation step of its panel, which gives an
+   *estimate*. If items have offsets, the largest weighted offset of the panel is added to the
+   estimate. The *guessed* threshold is computed from the largest estimate of each panel: it is the
+   r-th largest of these estimates. A slot is scored if its estimate reaches the guessed threshold.
+   In the code, r is called `rank`, and the first value of r is called `first_rank`. The planner
+   estimates the number of panels that contain at least one of the best slots, and chooses this
+   number as the first value of r (``fastcos.search.task_grid.guess_rank``). If there are many
+   panels, the first value of r is a little more than k. If a panel often contains several of the k
+   best slots, the first value of r is less than k. The rank r is at most the number of panels.
+5. The k-th best score among all slots cannot be lower than the k-th best score among the slots that
+   step 4 scored in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot
+   that step 4 did not score is now scored in float64 if its upper bound reaches the proved
+   threshold. By the proof in ``candidate_filter``, a slot whose upper bound does not reach this
+   threshold cannot be among the k best.
 6. The k best rows are sorted by descending score, and rows with equal scores by ascending row
    number.
 
@@ -57,8 +57,8 @@ functions of ``select`` partition and sort short lists. Each function of ``simd`
 vector instructions of one operation. The docstring of ``fastcos.search`` describes one search as an
 example, with the number of panels and products of each step.
 
-For items that have a projection, ``projected_queries`` takes the same steps as this kernel, but its
-step 3 does not multiply the full codes of most slots.
+For items that have a projection, ``projected_queries`` takes the same steps as this kernel, except
+that its step 3 skips the full codes of most slots.
 """
 
 from typing import Any, NamedTuple
@@ -110,8 +110,9 @@ class QueryCodes(NamedTuple):
         ``multiply_run`` reads are stored 8 times in succession, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
-        For each query, the number that is added to the products of its codes. The number is -128
-        times the sum of the codes, because 128 is added to the codes of items.
+        For each query, the number that is added to the products of its codes. The codes of items
+        are stored with 128 added to them, so the correction of a query is -128 times the sum of the
+        query's codes.
     bound_terms : float32 array (5, 32)
         The terms of each query's bound, one query per column. Module ``simd.panel`` describes the
         five rows of the bound terms.
@@ -139,8 +140,8 @@ class Buffers(NamedTuple):
         The positions of the products that reach a threshold. Position 0 is the first product of the
         range of panels.
     panel_estimates : float32 array (panels,)
-        For each panel, an estimate of its largest K (see ``candidate_filter``), divided by the step
-        of the query.
+        For each panel, an estimate of the largest K in the panel (see ``candidate_filter``),
+        divided by the quantisation step of the query.
     """
 
     rows: Any
@@ -238,7 +239,7 @@ def encode_queries(queries, items):
 
 @kernel
 def repeated_words(words):
-    """Return each word 8 times in succession, because a group consists of 8 items."""
+    """Return an array that repeats each word 8 times in succession: once per item of a group."""
     repeated = np.empty(words.shape[0] * GROUP, np.int32)
     for at in range(words.shape[0]):
         for copy in range(GROUP):
@@ -253,9 +254,9 @@ def multiply_codes(
     """Multiply the codes of every slot of panels `first` to `last` by the codes of some queries.
 
     The products are written to `products`, and the largest product of each panel is written to
-    `largest_products`. In `products` and `largest_products`, panel lo is the first panel. A run of
-    panels is compared with all queries before the next panels are read, so each panel is read from
-    memory only once.
+    `largest_products`. In `products` and `largest_products`, panel lo is the first panel. The
+    kernel compares a run of panels with all queries before it reads the next run. Each panel is
+    therefore read from memory only once.
     """
     panels_per_run, size = last - first, PANEL * items.words
     if last_query - first_query > 1:

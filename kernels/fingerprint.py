@@ -32,7 +32,7 @@ def fingerprint(function):
 
 
 def module_fingerprint(name):
-    """Return the digest of a module's code, which is loaded but not run."""
+    """Load the code of a module without running it, and return the digest of this code."""
     code = importlib.util.find_spec(name).loader.get_code(name)
     return hashlib.sha256(repr(_code(code)).encode()).hexdigest()
 

@@ -1,9 +1,9 @@
 """Range of the cosine of a pair under rescalings of the latent dimensions.
 
 A rescaling D turns x · y into sum w x y with weights w = D^-2. The *condition* of D is the ratio of
-its largest to its smallest entry. If the condition is at most κ, the weights, after division by a
-common factor, lie in the *box* [1, K]^d with K = κ². A common factor of all weights does not change
-a cosine. All computations use float64 and begin with unit vectors x and y.
+its largest to its smallest entry. If the condition is at most κ, the weights can be divided by a
+common factor such that they lie in the *box* [1, K]^d, where K = κ². A common factor of all weights
+does not change a cosine. All computations use float64 and begin with unit vectors x and y.
 """
 
 import math
@@ -144,12 +144,13 @@ def tangent(sums, t):
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """Return the t from `low` to `high` that maximises the minimum of two tangents.
+    """Return the t from `low` to `high` at which the smaller of two tangents is largest.
 
-    `left` and `right` are the weighted sums that define the two tangents; each tangent is a
-    function of t (see ``tangent``). Each tangent has one peak. The tangent that `left` defines must
-    have its peak at or after `low`. The tangent that `right` defines must have its peak at or
-    before `high`. If rounding errors make it impossible to determine t, the function returns 0.0.
+    The weighted sums `left` define one tangent, and the weighted sums `right` define the other.
+    Each tangent is a function of t (see ``tangent``). Each tangent has one peak. The tangent that
+    `left` defines must have its peak at or after `low`. The tangent that `right` defines must have
+    its peak at or before `high`. If rounding errors make it impossible to determine t, the function
+    returns 0.0.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -197,8 +198,9 @@ def worst_nonnegative(x, y, K, w):
     sum w x y / sum w (t x² + y²/t). For each positive t, f has a minimum over w. The largest of
     these minima is the smallest cosine. For each t, the minimum over w is attained at some vertex
     of the box, and the value of f at any vertex is an upper bound on this minimum. The algorithm
-    keeps two vertices and the two upper bounds that these vertices give. Let g(t) be the smaller of
-    the two upper bounds at t. In each step, the algorithm tries the t that maximises g(t).
+    keeps two vertices, and each of the two vertices gives an upper bound for every t. Let g(t) be
+    the smaller of the two upper bounds at t. In each step, the algorithm tries the t that maximises
+    g(t).
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -309,8 +311,8 @@ def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
     `neighbors` (n, k) holds the neighbours of the sampled rows. Part q consists of the rows from
     first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64 and `totals` (parts, d)
     float64. If one row of an edge is zero, the total-variation index of the edge is NaN. For each
-    part and each dimension, `totals` holds the sum of the absolute contributions over all edges.
-    The kernel takes O(d) time per edge.
+    part and each dimension, `totals` holds the sum of the absolute contributions of all edges in
+    the part. The kernel takes O(d) time per edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

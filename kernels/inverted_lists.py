@@ -5,7 +5,7 @@ read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. If 
 1, 64 bits hold two items with their values. Each item takes 32 bits: the lower 16 bits hold the
 item number, and the upper 16 bits hold the value. If lists are short on average, the columns are
 numbered such that the lengths of their lists ascend; all very long lists count as equally long. If
-lists of the same length follow each other, the CPU mispredicts the end of a list less often. A
+consecutive lists have the same length, the CPU predicts the end of each list more reliably. A
 search of the Magic: The Gathering decks is 1.3 times as fast if items are packed together with
 their values and lists are ordered by length. In the Magic: The Gathering decks, a list has 31
 entries on average.
@@ -61,7 +61,7 @@ def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, 
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code in any case, even for records whose `data` is None.
+    Numba would compile the code that reads `data` even for records in which `data` is None.
     """
     for i in range(lo, hi):
         # The rows are short and lie at random addresses, so the hardware does not prefetch them.
@@ -88,10 +88,9 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
     order. If both `list_values` and `values` are None, every value is 1. If `list_values` is None
     and `values` is an array, each int32 entry of `list_items` (nnz,) holds two numbers: the item in
     its lower 16 bits, and the value of the item in its upper 16 bits. The lists are short and lie
-    at random addresses,
-    so the first cache lines of each list are prefetched. With this prefetch, a search of the Magic:
-    The Gathering decks is twice as fast as without it. The loop over the lists calls no other
-    kernel, because such a call would count references to arrays, which takes time.
+    at random addresses, so the first cache lines of each list are prefetched. With this prefetch, a
+    search of the Magic: The Gathering decks is twice as fast as without it. The loop over the lists
+    calls no other kernel, because every call would spend time on counting references to arrays.
     """
     if list_values is None:
         if values is None:
@@ -104,7 +103,7 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
 
 @kernel
 def _add_ones(first, last, indices, list_indptr, items, sums):
-    """Add the inner products as add_lists does, for matrices whose values are all 1."""
+    """Do what add_lists does, for matrices whose values are all 1."""
     line = _LINE // items.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:

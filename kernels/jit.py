@@ -125,7 +125,7 @@ intrinsic = Intrinsic
 
 
 def intrinsic_of(plain):
-    """Return a decorator that makes an intrinsic, or returns `plain` if compilation is disabled."""
+    """Return a decorator: it makes an intrinsic or, if compilation is disabled, returns `plain`."""
     return (lambda _: plain) if DISABLE_JIT else Intrinsic
 
 
@@ -242,7 +242,10 @@ class Kernel:
 
 
 def is_ready(function):
-    """Return whether a function needs no compilation: its code is in the wheel or was compiled."""
+    """Return whether a function can be called without a compilation.
+
+    The code of such a function is in the wheel or has been compiled before.
+    """
     return not isinstance(function, Kernel) or function.is_ready()
 
 
@@ -268,11 +271,11 @@ def borrowing_kernel(function):
 
 
 def inlined_kernel(function):
-    """Compile a kernel that is inlined into its callers; its code counts no references to arrays.
+    """Compile a kernel that is inlined into its callers and counts no references to arrays.
 
-    Each call passes every member of a tuple as a separate argument. Without inlining, a call with
-    queries, items and buffers would push 150 words on the stack, and would take longer than a short
-    kernel itself.
+    Each call passes every member of a tuple as a separate argument. Without inlining, a call that
+    passes queries, items and buffers would push 150 words on the stack. Such a call would take
+    longer than the work of a short kernel.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False, forceinline=True)
 

@@ -1,4 +1,4 @@
-"""Recommendations by votes: seen items vote for similar items, or similar users for their items."""
+"""Recommendations by votes, either of the items that a user has seen or of similar users."""
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
 
 @kernel
 def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
-    """For each of `users`, write the k unseen items for which the nearest users cast most votes.
+    """For each of `users`, write the k unseen items with the most votes from the nearest users.
 
     `users` (m,) is int64. `neighbors` (m, K) int64 holds the nearest users of each user, padded
     with -1. Each of these neighbours votes for every item that the neighbour has seen. `weights`

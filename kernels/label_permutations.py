@@ -10,14 +10,14 @@ from .jit import kernel
 
 @kernel
 def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
-    """Count the neighbours that have the label of their query, in permutations lo to hi.
+    """In each permutation from lo to hi, count the neighbours that have the label of their query.
 
     `permuted` (r, m) int32 holds the labels of all m items in each of r permutations; the first n
     items are the queries. `lists` (n, k) int64 holds the neighbours of the queries, padded with -1.
     The outputs have the shape (r, C) and are int64. Each permutation gives each query one of C
-    labels. For each permutation and each label, the kernel examines the queries with this label:
-    `n_neighbors` counts all of their neighbours, and `n_same` counts only their neighbours with the
-    same label.
+    labels. For each permutation and each label, `n_neighbors` is the number of all neighbours of
+    the queries with this label, and `n_same` is the number of those neighbours that also have this
+    label.
     """
     for number in range(lo, hi):
         codes = permuted[number]

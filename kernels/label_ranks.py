@@ -1,4 +1,4 @@
-"""Measures of how highly a row of scores ranks the columns with the query's label.
+"""Measures of how high the columns with the query's label rank in a row of scores.
 
 The measures are the AUC and the average precision at R; this module also computes the most frequent
 label of the nearest columns. The number R counts the columns with the same label as the query,
@@ -13,7 +13,7 @@ from .row_argsort import DIGITS, argsort_row
 
 @borrowing_kernel
 def auc_of_ranked(scores, codes, self_column, relevant, ranked):
-    """Return the probability that a column with the query's label outscores one with another label.
+    """Return the probability that a column with the query's label outscores a column without it.
 
     A pair of columns is chosen at random: one column has the label of the query, and the other
     column does not. A pair with equal scores counts one half. The query is the column self_column.
@@ -40,9 +40,9 @@ def precision_of_ranked(codes, self_column, relevant, ranked):
     """Return the average precision at R, where R is `relevant`.
 
     The precision at rank r is the share of the first r columns that have the label of the query.
-    The average precision at R is a sum divided by R. For each rank r <= R, the sum contains the
-    precision at r if the r-th column has the label of the query. The other arguments are described
-    in auc_of_ranked.
+    The average precision at R is a sum divided by R. The sum adds the precision at r for every rank
+    r <= R at which the column has the label of the query. The other arguments are described in
+    auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):
@@ -75,12 +75,12 @@ def majority_code(codes, best, votes):
 def score_label_ranks(lo, hi, scores, self_columns, labels, k, ranks):
     """Write the AUC, the average precision at R and the majority label code of queries lo to hi.
 
-    `scores` (n, m) is float64, and `self_columns` (n,) int64 holds, for each query, the column that
-    is the query itself. `labels` holds the LabelCodes of the columns. At least 2 and at most m - 1
-    columns must have the label of the query. The majority label code is the most frequent code
-    among the k best columns. The results are written to `ranks`, which is a LabelRanks. The kernel
-    takes O(m) time per query if few scores are nearly equal, and it allocates memory for 3 m
-    numbers.
+    `scores` (n, m) is float64. Each query is itself one of the columns, and `self_columns` (n,)
+    int64 holds the number of this column for each query. `labels` holds the LabelCodes of the
+    columns. At least 2 and at most m - 1 columns must have the label of the query. The majority
+    label code is the most frequent code among the k best columns. The results are written to
+    `ranks`, which is a LabelRanks. The kernel takes O(m) time per query if few scores are nearly
+    equal, and it allocates memory for 3 m numbers.
     """
     m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)

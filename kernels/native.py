@@ -7,9 +7,9 @@ libraries contains the signature of a call, Numba compiles the kernel.
 
 The libraries lie beside this file, or in the folder that the environment variable
 ``FASTCOS_NATIVE`` names. If ``FASTCOS_NATIVE`` is 0, no library is used. The libraries are also
-ignored if an environment variable or a settings file changes the code that Numba would generate.
-With ``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of
-the libraries set this environment variable.
+ignored if an environment variable or a settings file of Numba changes the code that Numba
+generates. With ``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error;
+the tests of the libraries set this environment variable.
 """
 
 import ctypes
@@ -204,7 +204,7 @@ def _flatten(arguments, kinds, values):
 
 @functools.cache
 def _entries(kernel):
-    """Return a dict of a kernel's native entries by argument types; the widest tier is first."""
+    """Return a dict from argument types to the native entries of a kernel, widest tier first."""
     entries = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):

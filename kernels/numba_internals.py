@@ -1,8 +1,9 @@
 """The private names of Numba and llvmlite that this package uses, with fall-backs for some of them.
 
-Numba's documentation does not say how to store compiled code outside of Numba's own cache. Neither
-does it say how to compile a function that only other compiled functions call. Except for one name
-in ``simd/emit.py``, only this file uses names that Numba or llvmlite may change without notice.
+Numba's documentation does not say how to store compiled code outside of Numba's own cache. The
+documentation also does not say how to compile a function that only other compiled functions call.
+Names that Numba or llvmlite may change without notice are used only in this file; the one exception
+is a name in ``simd/emit.py``.
 
 The first list below contains four groups of names. Each group has a fall-back, which gives the same
 results. If a release of Numba lacks a name, this package uses the fall-back of the name's group.
@@ -14,24 +15,24 @@ results.
   stored: each process warns once, and compiles all the code that it calls.
 - Intermediate code: JITCodeLibrary._optimize_final_module, _finalize_final_module, _final_module
   and _finalized; Compiler.compile_extra, compile_result, flags.no_compile, insert_user_function;
-  Dispatcher.add_overload, get_call_template. With the fall-back, Numba compiles kernels that other
-  kernels call in its usual way, and a first search takes twice as long.
+  Dispatcher.add_overload, get_call_template. With the fall-back, Numba uses its usual way to
+  compile the kernels that other kernels call. A first search then takes twice as long.
 - Compiler lock: global_compiler_lock. During forks and compilations, the fall-back holds only a
   lock of this package, and not Numba's lock.
 - Entries: CompileResult.entry_point. The fall-back checks the types of the arguments at every call,
   which takes 3 us for each named tuple.
 
-The names in the second list, below, have no fall-back, because nothing else in Numba can replace
-them. Therefore, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions`` tests. A
+The names in the second list below have no fall-back, because Numba offers no substitute for them.
+Therefore, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions`` tests. A
 weekly job tries the newest release.
 
 - Intrinsics: cpu_target.typing_context with its methods refresh and resolve_value_type;
   types.Dispatcher. An intrinsic may be newer than the last refresh of the typing context.
 - Calls of code: active_code_library, call_internal; call_conv; get_pointer_to_function;
   serialize_using_bitcode. Native wheels and the backend prange call kernels by address. The default
-  backend, a thread pool, does not.
-- Turns of processes: Dispatcher.compile. This file replaces the method, so that a kernel is
-  compiled by only one process if several processes start together.
+  backend, a thread pool, does not call kernels by address.
+- Turns of processes: Dispatcher.compile. This file replaces the method. If several processes start
+  together, each kernel is therefore compiled by only one of them.
 - Typed pointers: PointerType.pointee of llvmlite.ir, in simd/emit.py. Vector operations read the
   type of the elements from the type of a pointer.
 
@@ -124,7 +125,7 @@ compiler_lock = threading.RLock() if _global_lock is None else _global_lock
 def dispatcher_of(function, flags, turn):
     """Return Numba's dispatcher of a function; the code is stored in the files of `code_cache`.
 
-    Whenever Numba would compile a signature, turn(dispatcher, compile_here, signature) is called
+    When Numba is about to compile a signature, it calls turn(dispatcher, compile_here, signature)
     instead. The function compile_here(signature) loads the code of the signature or compiles it.
     """
     # No kernel is called from C, so no C wrapper is compiled. Without C wrappers, the first audit
@@ -204,7 +205,7 @@ class _Cache:
         """Do nothing, because the names of files with outdated code are never looked up."""
 
     def turn(self, signature, target_context):
-        """If a signature must be compiled, lock it during a `with` block; see Files.turn."""
+        """Lock a signature during a `with` block if it must be compiled (see Files.turn)."""
         return self._files.turn(_keys(signature, target_context))
 
     def _reduce(self, compiled):
@@ -227,9 +228,9 @@ def _keys(signature, target_context):
     supports; the keys begin with the widest tier.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. No other CPU feature changes a result, because kernels that depend on a feature
-    take it as an argument. The only exception is ``dot_tile``: its code depends on the width of the
-    registers, but its results do not.
+    multiply-add. No other CPU feature changes a result, because a kernel that depends on a feature
+    receives the feature as an argument. The only exception is ``dot_tile``: its code depends on the
+    width of the registers, but its results do not.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -268,7 +269,7 @@ def inner_dispatcher_of(function, flags):
 
 
 def uncompiled(function, **flags):
-    """Return a dispatcher that produces intermediate code, without entries for Python and C."""
+    """Return a dispatcher that produces only intermediate code, and no entries for Python or C."""
     no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
     dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
@@ -286,8 +287,8 @@ def _add_overload(dispatcher, result):
 def _call_template(template_of, arguments, keywords):
     """Choose the argument types for a call between kernels; constants are typed like variables.
 
-    If constants had types of their own, Numba would compile a kernel again for every constant that
-    is passed to it.
+    If every constant had its own type, Numba would compile a kernel again for each constant that a
+    caller passes.
     """
     keywords = {name: types.unliteral(kind) for name, kind in keywords.items()}
     return template_of(tuple(map(types.unliteral, arguments)), keywords)
@@ -367,13 +368,13 @@ def address_of(function, signature):
 
 
 def emit_call(context, builder, compiled, values):
-    """Emit a call of the intermediate code of a compiled signature."""
+    """Emit a call to the intermediate code that was compiled for a signature."""
     context.active_code_library.add_linking_library(compiled.library)
     context.call_internal(builder, compiled.fndesc, compiled.signature, values)
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit code that calls the function at an address, and returns the error if the call fails."""
+    """Emit code that calls the function at an address and, if the call fails, returns the error."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

@@ -4,19 +4,19 @@ A row x is quantised as x = s q + e. Here s is the quantisation step, q holds th
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
 change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the rounding
-errors of the two rows. Three operations contribute to the rounding error of a row: the row is
-rounded when it is loaded, it is transformed twice with at most 15 passes of butterflies each, and
-it is rounded two more times. SLACK is more than three times as large as 2^-17.8.
+errors of the two rows. The rounding error of a row has three causes: the rounding when the row is
+loaded, two transforms with at most 15 passes of butterflies each, and two further roundings. SLACK
+is more than three times as large as 2^-17.8.
 
 The rotation is random and orthogonal, so inner products do not change. If one coordinate of a row
 is much larger than the others, the rotation distributes this coordinate over the row. The largest
 entry and the quantisation step then become smaller. For rows of the Magic: The Gathering decks, the
 rotation reduces the norm of the quantisation error from 0.020 to 0.011. The rotation multiplies the
 coordinates by random signs and applies the fast Hadamard transform, in vectors of 16 float32
-numbers (``simd.hadamard``). A transform covers as many coordinates as the largest power of two that
-is at most d. If d is not a power of two, the row is transformed twice: first its first coordinates,
-and then its last coordinates. The two transforms overlap, so no padding is needed. Rows of fewer
-than 16 coordinates are padded to 16.
+numbers (``simd.hadamard``). Let m be the largest power of two that is at most d. A transform covers
+m coordinates. If d is not a power of two, the row is transformed twice: one transform covers the
+first m coordinates of the row, and a second transform covers the last m coordinates. The two
+transforms overlap, so no padding is needed. Rows of fewer than 16 coordinates are padded to 16.
 
 Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """
@@ -119,7 +119,7 @@ def rotate_row(x, width, signs):
 
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
-    """Set products[i] to the inner product shift · (factors[i] * rows[i] - shift).
+    """Set products[i] to the inner product of shift with the row factors[i] * rows[i] - shift.
 
     The kernel processes the rows i from lo to hi. `rows` is a Rows (n, d), and `products` (n,) is
     float64.
@@ -173,7 +173,7 @@ def _pack_chunk(
     chunk, layout, scaled, offsets, panels, buffer, codes, measured, largest, squares, positions,
     row_numbers,
 ):  # fmt: skip
-    """Pack one chunk for prepare_item_panels; overwrite `buffer` and all arguments after it."""
+    """Pack one chunk for prepare_item_panels; overwrite the arguments from `buffer` to the last."""
     isa, words, signs = layout.isa, layout.words, layout.signs
     rows, shift = scaled.rows, scaled.shift
     factors, coefficients = scaled.factors, scaled.coefficients

@@ -2,8 +2,9 @@
 
 A score is a float64 dot product whose terms are added in the order of the dimensions
 (``dot_tile``). Therefore, every kernel computes bit-for-bit the same score for a pair. A *strip* is
-a group of a few neighbouring rows. A kernel never stores the scores of all pairs. At any time, it
-stores at most the scores between the rows of one strip and all rows.
+a group of a few neighbouring rows. A kernel never stores the scores of all pairs. At any time, a
+kernel stores the scores of at most one strip, that is, the scores between the rows of this strip
+and all rows.
 """
 
 import numpy as np
@@ -54,15 +55,15 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
     """Count pairs of rows by stratum and score bin, separately for pairs within one cluster.
 
     The rows are divided into strips of 96 rows. A pair i < j is counted if row i lies in one of the
-    strips from `begin` to `stop`. These strips are divided into Q parts. Part q consists of the
-    strips begin + q, begin + q + Q, begin + q + 2 Q, and so on. The kernel counts the pairs of
-    parts lo to hi. `clustered` is a ClusteredRows, and `margin` is a bound on the rounding error of
-    a score, in bin widths. The kernel adds the numbers of pairs to the int64 array `counts` (parts,
-    strata, 2, bins). The third index of `counts` is 1 for a pair of rows in the same cluster, and 0
-    for other pairs. Rounding errors may have moved some scores to a neighbouring bin. The kernel
-    adds the number of these scores to the int64 array `near` (parts, strata, 2, 1). The kernel
-    takes O(96 n d) time per strip. With strata, the kernel is fastest if neighbouring rows have
-    similar levels.
+    strips from `begin` to `stop`. The strips from `begin` to `stop` are divided into Q parts, where
+    Q is the length of `counts`. Part q consists of the strips begin + q, begin + q + Q, begin + q +
+    2 Q, and so on. The kernel counts the pairs of parts lo to hi. `clustered` is a ClusteredRows,
+    and `margin` is a bound on the rounding error of a score, in bin widths. The kernel adds the
+    numbers of pairs to the int64 array `counts` (parts, strata, 2, bins). The third index of
+    `counts` is 1 for a pair of rows in the same cluster, and 0 for other pairs. Rounding errors may
+    have moved some scores to a neighbouring bin. The kernel adds the number of these scores to the
+    int64 array `near` (parts, strata, 2, 1). The kernel takes O(96 n d) time per strip. With
+    strata, the kernel is fastest if neighbouring rows have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -165,14 +166,14 @@ def rank_excess(scores, self_row, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """For rows lo to hi, sum up by how much the ranks of the neighbours exceed k.
+    """For each row from lo to hi, sum the amounts by which the ranks of the neighbours exceed k.
 
     `excess` (n, 2) is int64. Both entries of excess[i] are results of rank_excess. For excess[i,
-    0], the k rows that are nearest to row i in Y are the neighbours, and the ranks are computed
-    from the scores in X. For excess[i, 1], X and Y are exchanged: the neighbours are the k rows
-    that are nearest to row i in X, and the ranks are computed from the scores in Y. `X` and `Y` (n,
-    d) hold float64 unit rows, and `X_panels` and `Y_panels` hold the same rows in packed form. The
-    kernel takes O((hi - lo) n (d + k)) time and allocates memory for 12 n scores.
+    0], the neighbours are the k rows nearest to row i in Y, and their ranks are computed from the
+    scores in X. For excess[i, 1], the neighbours are the k rows nearest to row i in X, and their
+    ranks are computed from the scores in Y. `X` and `Y` (n, d) hold float64 unit rows, and
+    `X_panels` and `Y_panels` hold the same rows in packed form. The kernel takes O((hi - lo) n (d +
+    k)) time and allocates memory for 12 n scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))

@@ -1,10 +1,11 @@
 """The float64 score of a pair of rows, which every exact dense search returns.
 
 A score is a sum over the columns of two rows. The sum is computed in 16 partial sums, called lanes:
-the term of column j is added to lane j mod 16. The 16 lanes are then added pairwise: first lanes
-l and l + 8, then lanes l and l + 4, and so on. Finally, the terms of the last d mod 16 columns are
-added one by one. No operation is reassociated, and a multiplication and an addition are fused only
-where fusing does not change the rounding. Therefore, a score has the same bits on every CPU.
+the term of column j is added to lane j mod 16. The 16 lanes are then added pairwise: first lanes l
+and l + 8, then lanes l and l + 4, and so on. Finally, the terms of the last d mod 16 columns are
+added one by one. No operation is reassociated. A multiplication and an addition are fused only if
+the fused operation gives the same rounded result. Therefore, a score has the same bits on every
+CPU.
 
 The rows of a pair may have any of the number types that ``simd.low_precision`` lists. Numbers of
 one or two bytes are widened to floats in registers.
@@ -77,9 +78,9 @@ def score_items(scoring, query, rows, count, scores):
 def _two_scores(metric_type, queries, query_numbers, items, rows):
     """Return the inner products or negative squared distances of two pairs of rows.
 
-    `query_numbers` holds two numbers: those of the query in the first and in the second pair.
-    `rows` holds four numbers of items. The first two items belong to the two pairs, and the other
-    two items are prefetched.
+    `query_numbers` holds the numbers of the two queries, one per pair. `rows` holds four numbers of
+    items. The first two items are those of the two pairs, and the other two items are only
+    prefetched.
     """
     if metric_type == EUCLIDEAN:
         first, second = two_row_distances(queries, query_numbers, items, rows)

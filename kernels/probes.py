@@ -11,7 +11,7 @@ from .simd.panel import PANEL
 
 @relaxed_kernel
 def read_values(lo, hi, passes, values, sums):
-    """Read values[lo:hi] `passes` times, and write the sum of all numbers to sums[lo]."""
+    """Read values[lo:hi] `passes` times, and write the sum over all passes to sums[lo]."""
     # The loop counts from 0, so the compiler knows that no index is negative and uses plain loads.
     # If the loop counted from lo to hi, the compiler would use gather instructions, and reading
     # would take six times as long.
@@ -33,7 +33,7 @@ def copy_values(lo, hi, passes, values, copy):
 
 @kernel
 def multiply_registers(lo, hi, isa, registers, score_type, multiply_adds):
-    """Multiply and add numbers in registers, 4,096 times for each integer from lo to hi.
+    """For each integer from lo to hi, perform 4,096 rounds of multiply-adds in registers.
 
     The number of multiply-adds is written to multiply_adds[lo]. All factors are 1, so that the sum
     of all products is the number of multiply-adds. `isa` is the instruction set, and `registers` is

@@ -1,13 +1,13 @@
 """Exact top-k of a few queries among items that have a projection.
 
 The kernel follows the steps of ``few_queries``, but skips the full codes of most slots. In a sample
-of the panels, all full codes are multiplied, and the largest score of each panel is computed. Among
-the largest scores of the sampled panels, the r-th largest is the estimated threshold; the rank r is
-the setting sample_rank. In the panels outside the sample, the projected codes are multiplied first
-(``projection_filter``). Projected codes give an upper bound on the score of each slot. The full
-codes are multiplied only for the slots whose upper bounds reach the estimated threshold. If the
-k-th best score shows at the end that the estimated threshold was too high, the query is compared
-with the full codes of all slots, so that no neighbour is lost.
+of the panels, all full codes are multiplied, and the largest score of each panel is computed. The
+estimated threshold is the r-th largest of these scores, where r is the setting sample_rank. In the
+panels outside the sample, the projected codes are multiplied first (``projection_filter``).
+Projected codes give an upper bound on the score of each slot. The full codes are multiplied only
+for the slots whose upper bounds reach the estimated threshold. At the end, the k-th best score
+shows whether the estimated threshold was too high. If the estimated threshold was too high, the
+query is compared with the full codes of all slots, so that no neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. For
 queries that are unlike the items, the kernel therefore stops using projected codes after a few
@@ -52,8 +52,8 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 def projection_costs_more(n_hits, n_panels, n_queries, items):
     """Return whether searching n_panels panels would have been faster without projected codes.
 
-    In these panels, n_hits slots remained after the projected codes had ruled out the others. The
-    full codes of the n_hits slots were multiplied one slot at a time.
+    In these panels, the projected codes ruled out all slots except n_hits. The full codes of the
+    n_hits slots were multiplied one slot at a time.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -83,7 +83,7 @@ def project_few_queries(queries, items, codes):
 
 @kernel
 def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, scores, rows):
-    """Find the best k rows as ``search_few_queries`` does, among items with a projection.
+    """Find the best k rows like ``search_few_queries``, but among items with a projection.
 
     The argument `settings` is a ProjectedSettings.
     """
@@ -125,10 +125,10 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
 def _find_best_of_multiplied(
     i, lo, k, first_rank, dropped_below, queries, items, codes, products, largest_products, buffers
 ):
-    """Do the work of ``find_best`` for query i if the products of some slots are missing.
+    """Do the work of ``find_best`` for a query i for which the products of some slots are missing.
 
-    Every missing product is below the threshold `dropped_below`. If a slot with a missing product
-    may be among the best k, the function returns -1.
+    Every missing product is below the threshold `dropped_below`. The function returns -1 if a slot
+    whose product is missing may be among the best k.
     """
     rank = min(first_rank, largest_products.shape[0])
     guess = guess_threshold(i, lo, rank, dropped_below, items, codes, largest_products, buffers)
@@ -178,8 +178,8 @@ def _multiply_by_projection(
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
     """Raise the threshold of query i according to the largest scores of the panels.
 
-    The largest score of each panel is estimated. The rank-th largest of these estimates becomes the
-    new threshold, unless it is lower than the present threshold.
+    The largest score of each panel is estimated. The new threshold is the rank-th largest of these
+    estimates or the present threshold, whichever is higher.
     """
     bound_terms = codes.bound_terms
     bound_terms[THRESHOLD, i] = guess_threshold(
@@ -233,8 +233,9 @@ def multiply_reaching_slots(
     """Multiply the full codes of those slots of a panel whose upper bounds reach the threshold.
 
     If the upper bound of a slot does not reach the threshold, the product of the slot becomes
-    _DROPPED. The first product belongs to panel lo, and `hits` (32,) int32 is overwritten. The
-    function returns the number of slots that reach the threshold of query i.
+    _DROPPED. The array `products` begins with the products of panel lo. The array `hits` (32,)
+    int32 is overwritten. The function returns the number of slots that reach the threshold of query
+    i.
     """
     isa, words, projection = items.isa, items.words, items.projection
     n_hits = list_panel_hits_by_projection(

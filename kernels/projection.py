@@ -50,8 +50,8 @@ class ProjectedQueries(NamedTuple):
     Attributes
     ----------
     packed, corrections : as in Block
-        The packed projected codes and their corrections. The fields `packed` and `corrections` of
-        Block hold the same for the full codes.
+        The packed projected codes and their corrections. In Block, the fields `packed` and
+        `corrections` hold the packed full codes and their corrections.
     bound_terms : float32 array (panels, 5, 32)
         The bound terms of the projected codes. Module ``simd.panel`` describes the five rows of
         each panel of bound terms.
@@ -61,8 +61,8 @@ class ProjectedQueries(NamedTuple):
         For each panel of queries, the number of tiles that were compared by projected codes, and
         the number of hits in these tiles.
     uses_full_codes : uint8 array (panels,)
-        For each panel of queries, 1 if only the full codes are multiplied, and 0 if the projected
-        codes are multiplied first.
+        A flag for each panel of queries. The flag is 1 if only the full codes are multiplied, and 0
+        if the projected codes are multiplied first.
     min_products : float32 array (32,)
         For each query, a number that limits the candidates: an item whose tile score is below this
         number cannot reach the threshold of the query.
@@ -181,8 +181,8 @@ def _project_items(
 def arrange_by_item(lo, hi, words, by_group, by_item):
     """Copy panels lo to hi from by_group (laid out by groups) to by_item (laid out by item).
 
-    The layouts are described in ``simd.panel``. `by_group` and `by_item` are flat arrays of panels
-    whose rows have `words` words.
+    The layouts are described in ``simd.panel``. `by_group` and `by_item` are flat arrays of panels.
+    Each row of a panel has `words` words.
     """
     for group in range(lo * (PANEL // GROUP), hi * (PANEL // GROUP)):
         first = group * GROUP * words
@@ -255,10 +255,10 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
     `bound_terms` (5, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
     are unlike the items have small components along the axes. If the components of a panel of
     queries are small, the panel is not projected, and its full codes are used. The axes have been
-    rotated at random, so the norms of the projections on all axes can be estimated from only 32
-    axes. The kernel reads these 32 axes to recognise a panel of queries with small components. For
-    768 columns, all axes take 0.8 MB, so reading all axes would take a tenth of the time of a
-    search. The kernel allocates 128 bytes per column.
+    rotated at random, so 32 axes are enough to estimate the norms of the projections on all axes.
+    The kernel reads these 32 axes to recognise a panel of queries with small components. For 768
+    columns, all axes take 0.8 MB, so reading all axes would take a tenth of the time of a search.
+    The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.n_columns), projection.axes.shape[0] * PANEL
@@ -319,7 +319,7 @@ def _pack_projected_query(
 
 @borrowing_kernel
 def _share_along_axes(items):
-    """Return an estimate of the share of the items' squared norms that the axes capture.
+    """Estimate what share of the items' squared norms lies along the axes; return this share.
 
     The estimate is computed from the items of the middle panel.
     """
@@ -333,7 +333,7 @@ def _share_along_axes(items):
 
 @borrowing_kernel
 def _share_of_first(rows, coordinates, count, p):
-    """Return an estimate of the share of the rows' squared norms that lies along p axes.
+    """Estimate what share of the rows' squared norms lies along p axes; return this share.
 
     The estimate uses 32 axes: `coordinates` holds the coordinates of the first `count` rows along
     the first 32 axes.
@@ -351,8 +351,8 @@ def _share_of_first(rows, coordinates, count, p):
 def copy_codes(isa, packed, start, i, words, codes, row):
     """Copy the words of one query from a panel to a row of codes, where they are contiguous.
 
-    The query is number i of the panel that begins at packed[start], and its words are copied to
-    row `row` of the flat array codes.
+    The panel begins at packed[start], and the query is number i of this panel. The words of the
+    query are copied to row number `row` of the flat array `codes`.
     """
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (i >> 4) * 256 + (k & 15) * 16 + (i & 15)

@@ -24,9 +24,9 @@ from the rounding errors that rho bounds, |u| is at most (1 + eps) |b'|, and |w|
     a' · b' ≤ w · u + t r + ETA |a'| |b'|  with ETA ≥ 1.1 (1 + eps)^2 (3 eps + 2 rho).
 
 The coordinates are quantised: w = s q + e and u = t' c + f. The product w · u is then bounded as in
-``candidate_filter``, where |e| |u| is at most (1 + ETA) |e| |b'|. Let v = q · c be the product of
-the projected codes. Let R be the largest residual norm |f| in the panel of the item. N and W are
-defined in ``candidate_filter``. An item can have K ≥ tau only if
+``candidate_filter``. In this bound, |e| |u| is at most (1 + ETA) |e| |b'|. Let v = q · c be the
+product of the projected codes. Let R be the largest residual norm |f| in the panel of the item. N
+and W are defined in ``candidate_filter``. An item can have K ≥ tau only if
 
     v ≥ (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
 
@@ -72,7 +72,7 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(n_queries, words):
-    """Return two costs in CPU cycles: that of a word in a tile, and of a pair outside a tile."""
+    """Return the costs, in CPU cycles, of one word in a tile and of one pair outside a tile."""
     cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
     return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 
@@ -81,8 +81,8 @@ def _durations(n_queries, words):
 def abandon_costly_projections(factor, items, block):
     """Stop using projected codes for those panels of queries whose tiles had too many hits.
 
-    The expected number of hits per later tile is the number of hits per tile so far, divided by
-    `factor`.
+    To estimate the number of hits per later tile, the kernel divides the number of hits per tile so
+    far by `factor`.
     """
     projected, words = block.projected, items.words
     for q in range(projected.uses_full_codes.shape[0]):

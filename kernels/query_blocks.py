@@ -7,15 +7,15 @@ position of the item in its panel, and j is the position of the query in its pan
 ``candidate_filter`` proves that only hits can reach the threshold of their query.
 
 Refinement. With AVX2, products are added in int16. To prevent an overflow, the codes of queries
-must be small numbers, and are therefore coarse. Because of these coarse codes, a tile has several
-times as many hits as it would have with finer codes. The codes of a query, multiplied by the step,
-approximate the query, and the *remainder* is the query minus this approximation. The remainder is
-quantised, too, so it has codes of its own. For each hit, the codes of the remainder are multiplied
-by the codes of the item. This product makes the score of the hit more precise. The hit is dropped
-if its refined score does not reach the threshold. In the notation of ``candidate_filter``, a' = s q
-+ e, where e is the remainder. The remainder is quantised as e = s' q' + e', where the codes q' are
-at most 63 in magnitude. The number (s' / s) (q' · c) is computed in float32, and rounded to the
-nearest integer r. The refined score is v + r, and
+must be small numbers, and are therefore coarse. With such coarse codes, a tile has several times as
+many hits as with finer codes. The codes of a query, multiplied by the step, approximate the query,
+and the *remainder* is the query minus this approximation. The remainder is quantised, too, so it
+has codes of its own. For each hit, the codes of the remainder are multiplied by the codes of the
+item. This product makes the score of the hit more precise. The hit is dropped if its refined score
+does not reach the threshold. In the notation of ``candidate_filter``, a' = s q + e, where e is the
+remainder. The remainder is quantised as e = s' q' + e', where the codes q' are at most 63 in
+magnitude. The number (s' / s) (q' · c) is computed in float32, and rounded to the nearest integer
+r. The refined score is v + r, and
 
     a' · b' = s t (v + (s' / s) (q' · c)) + e' · b' + (s q + s' q') · f.
 
@@ -76,7 +76,8 @@ class Remainders(NamedTuple):
     codes : int32 array (32 panels * words,)
         The codes of the remainders, one query after the other, 4 codes per word.
     corrections : int32 array (32 panels,)
-        For each query, the number that is added to the products of the codes of its remainder.
+        For each query, the number that is added to every product of its remainder's codes with the
+        codes of an item.
     ratios : float32 array (32 panels,)
         For each query, the ratio of the remainder's step to the query's step.
     """
@@ -228,9 +229,9 @@ def score_tile(isa, p, q, items, block):
 def find_hits(isa, p, q, items, block):
     """Write the hits of item panel p with query panel q to block.hits.
 
-    The hits are the pairs that may reach the threshold of their query, and the function returns the
-    number of hits. The scores of the hits are computed from full codes and then refined (see the
-    docstring of this module). The refined scores are written to block.scores.
+    The hits are the pairs whose scores may reach the threshold of their query. The function returns
+    the number of hits. The scores of the hits are computed from full codes and then refined (see
+    the docstring of this module). The refined scores are written to block.scores.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -253,7 +254,7 @@ def keep_refined_hits(p, q, n_hits, items, block):
 
 @borrowing_kernel
 def refine_hits(p, q, n_hits, items, block):
-    """Add to the score of each hit the product of its item and the remainder of its query."""
+    """For each hit, add the product of the item and the query's remainder to the score."""
     isa, words, remainders = items.isa, items.words, block.remainders
     products, last = block.products, -1
     for at in range(n_hits):
@@ -343,7 +344,7 @@ def _insert_scores(new_scores, best):
 
 @borrowing_kernel
 def rank_maxima(p, q, items, block, best, largest):
-    """Insert the largest score of each query in a tile into `best`, and raise the threshold.
+    """Insert each query's largest score in a tile into `best`, and raise the query's threshold.
 
     For each query, the array `best` (rank, 32) holds the `rank` largest scores so far, and the
     smallest of these scores becomes the threshold of the query. `largest` (32,) float32 is

@@ -1,8 +1,8 @@
 """Encoding of queries for the tiles: like items, queries are scaled, rotated and quantised.
 
 A query a becomes a' = factor * a - coefficient * shift, which has a norm of about 1. The raw score
-of a pair becomes K = slope * score + intercept (see ``candidate_filter``). The factors are chosen
-such that the weight by which a query multiplies the offsets of items is at most 2^20.
+of a pair becomes K = slope * score + intercept (see ``candidate_filter``). A query multiplies the
+offsets of items by a weight. The factors are chosen such that this weight is at most 2^20.
 
 ``scale_queries`` computes the factors, ``encode_query`` rotates and quantises one query, and
 ``pack_query`` writes the codes of the query to a panel of queries.
@@ -119,10 +119,10 @@ def query_step(isa, x, largest):
     The products of a group's codes with the codes of an item are added in int16. Let P be the sum
     of the positive codes of the query in the group, and -N the sum of the negative codes. If N and
     P are at most 128, the sums fit in int16, because every partial sum lies between -255 N and 255
-    P. Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
-    int16_words before rounding. The sums would also fit if each code were at most 64 / int16_words.
-    However, this limit would make the step unnecessarily coarse, because the codes of a group are
-    seldom all large.
+    P. Rounding changes each of the 2 * int16_words codes by at most one half, so it changes N and P
+    by at most int16_words. Before rounding, N and P must therefore be at most 128 - int16_words. If
+    no code exceeded 64 / int16_words in magnitude, the sums would also fit. However, this limit
+    would make the step unnecessarily coarse, because the codes of a group are seldom all large.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:

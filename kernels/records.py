@@ -23,7 +23,7 @@ from .simd.panel import N_STATISTICS, PANEL
 
 
 class Rows(NamedTuple):
-    """Rows of numbers: their bytes, and a code for the type of the numbers.
+    """Rows of numbers, stored as bytes, together with a code for the type of the numbers.
 
     All rows have the same Numba type, whatever their number type is. The code that searches is
     therefore compiled once, and not once per number type. The operations of ``simd.row_products``
@@ -74,7 +74,7 @@ def rows_of(array):
 
 @kernel
 def query_rows_of(data, items):
-    """Return the Rows of queries whose bytes are `data`; ``bytes_of`` returns such bytes.
+    """Return the Rows of queries; `data` holds their bytes, as ``bytes_of`` returns them.
 
     Queries are float32 or float64, so their number type follows from the number of bytes of a
     query. Passing only the bytes to a kernel takes 0.5 us less than passing a Rows, because Python
@@ -221,9 +221,10 @@ class Items(NamedTuple):
     tile_configuration : uint8 array (64,)
         The configuration of the tile registers of AMX.
     scaling : float32 array (slots, 2)
-        If items are searched without packing, the factor and the offset of the row in each slot. If
-        items are packed, the array is empty. If v is the score that a tile contains for a row, the
-        scaled score is v * factor + weight * offset, where `weight` is the weight of the query.
+        For each slot, the factor and the offset of its row, if items are searched without packing.
+        If items are packed, the array is empty. Let v be the score of a row in a tile, and let
+        `weight` be the weight of the query. The scaled score of the row is then
+        v * factor + weight * offset.
     projection : Projection
         The projection of the items, which is empty if there is none.
     """
@@ -261,8 +262,9 @@ class Projection(NamedTuple):
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
-        The largest k for which searches with few queries use the projection, and the largest k for
-        which searches with many queries use it. Only ``fastcos.search.plan`` reads `largest_k`.
+        The first entry is the largest k for which searches with few queries use the projection. The
+        second entry is the largest k for which searches with many queries use the projection. Only
+        ``fastcos.search.plan`` reads `largest_k`.
     """
 
     axes: Any
@@ -285,10 +287,10 @@ class ScalingUnits(NamedTuple):
     offset_unit : float
         The factor by which the offsets of items are multiplied.
     tile_error : float
-        For float32 tiles, a bound on the rounding error of a score, relative to the product of the
-        norms; for int8 codes, 0.
+        With float32 tiles, a bound on the rounding error of a score, relative to the product of the
+        norms. With int8 codes, `tile_error` is 0.
     shift_error : float
-        If rows are shifted, a bound on the rounding error that the shift adds to a score.
+        A bound on the rounding error that shifting the rows adds to a score, if rows are shifted.
     """
 
     unit: Any
@@ -467,8 +469,8 @@ class ProjectedSettings(NamedTuple):
         The fields of FewQuerySettings.
     sample_stride, sample_rank : int
         Every sample_stride-th panel belongs to a sample, where `sample_stride` is at least 2. The
-        largest score of each panel of the sample is computed, and the first threshold is the
-        sample_rank-th largest of these scores.
+        largest score of each panel of the sample is computed. These scores are ranked in descending
+        order, and the score with rank sample_rank becomes the first threshold.
     """
 
     first_rank: Any
@@ -479,10 +481,10 @@ class ProjectedSettings(NamedTuple):
 
 
 class BlockSettings(NamedTuple):
-    """The settings of a search with many queries, which is divided into tasks.
+    """The settings of a search that has many queries and is divided into tasks.
 
-    A task searches one range of panels for one block of queries: task t searches range t % n_ranges
-    for block t // n_ranges.
+    A task searches one range of panels for one block of queries. Task t searches the range
+    t % n_ranges, and it searches this range for the block t // n_ranges.
 
     Attributes
     ----------
@@ -519,11 +521,11 @@ class PanelSettings(NamedTuple):
     first_panel, last_panel : int
         The first panel of the range, and the panel after the last panel of the range.
     capacity : int
-        The number of candidates for which the buffer of a query has room, at least 4 k.
+        The number of candidates that fit in the buffer of a query; this number is at least 4 k.
     sample_stride, sample_rank : int
-        In every sample_stride-th panel, the largest score of each query is computed. The first
-        threshold of a query is the sample_rank-th largest of these scores. If sample_stride is 0,
-        no threshold is estimated.
+        In every sample_stride-th panel, the largest score of each query is computed. The scores of
+        a query are ranked in descending order, and the score with rank sample_rank becomes the
+        first threshold of the query. If sample_stride is 0, no threshold is estimated.
     use_projection : bool
         Whether projected codes are multiplied before full codes. The setting has no effect if the
         items have no projected codes.
@@ -576,8 +578,8 @@ class SelfJoinState(NamedTuple):
     units : float32 array (panels, 32)
         The number unit(i) of each row, which the docstring of ``self_join`` defines.
     initial_thresholds : float32 array (n,)
-        The threshold with which the search for each row's neighbours begins, divided by the row's
-        step.
+        For each row, the threshold with which the search for its neighbours begins, divided by the
+        row's quantisation step.
     candidates : Candidates of ``candidate_buffers``
         The candidates of all rows.
     """
@@ -604,10 +606,10 @@ class SearchResults(NamedTuple):
         The best items of each query, padded with -inf and -1. Items with equal scores are ordered
         by row number.
     unproved : float32 array (n,)
-        For each query, the largest unproved threshold (expressed as K) that the search used.
+        For each query, the largest threshold that the search used without proof, expressed as K.
         Because of this threshold, the search may have dropped one of the best k rows. The entry is
-        -3e38 if it is certain that no such row was dropped. If the k-th best score of a query among
-        all panels is below the entry of the query, the query must be searched again.
+        -3e38 if the search has certainly dropped none of the best k rows. The query must be
+        searched again if its k-th best score among all panels is below its entry in `unproved`.
 
     If a kernel performs a whole search, the arrays `thresholds` and `unproved` are empty.
     """
@@ -658,8 +660,8 @@ class CopyGroups(NamedTuple):
 class DistinctResults(NamedTuple):
     """The neighbours of u distinct queries, best first, as arrays `rows` and `scores` (u, w).
 
-    The array `rows` is padded with -1. Each of n queries is equal to one of the distinct queries,
-    and `distinct_query` (n,) holds the number of this distinct query.
+    The array `rows` is padded with -1. For each of n queries, `distinct_query` (n,) holds the
+    number of the distinct query that is equal to this query.
     """
 
     distinct_query: Any
@@ -729,8 +731,8 @@ class CertificateSearch(NamedTuple):
     levels : float64 array
         The conditions (see ``certificates``) for which certificates are tried, in ascending order.
     depth : int
-        ``certificates.refined_certificate`` repeatedly halves the range of a norm ratio. A piece of
-        the range results from at most this number of halvings.
+        ``certificates.refined_certificate`` repeatedly halves the range of a norm ratio. Each piece
+        of the range results from at most `depth` halvings.
     """
 
     first: Any
@@ -758,7 +760,8 @@ class BitRows(NamedTuple):
     """Rows of packed bits, and the norms of the rows.
 
     `words` (n, w) uint64 holds the bits of each row. The norm of a row is the square root of the
-    number of 1 bits in the row. For items, `norms` has 8 more entries than there are items.
+    number of 1 bits in the row. If the rows are items, `norms` has 8 entries more than `words` has
+    rows.
     """
 
     words: Any
@@ -827,8 +830,8 @@ class Drawing(NamedTuple):
 
     The two words of the random key are key_0 and key_1. If at least ``race_from`` items are to be
     drawn for a row, the exponential race draws all of them. If fewer than ``race_from`` items are
-    to be drawn, they are drawn one after another, with up to ``max_draws`` draws. If items are
-    still missing after these draws, the race draws them.
+    to be drawn, they are drawn one after another, with up to ``max_draws`` draws. If these draws do
+    not yield enough items, the exponential race draws the missing items.
     """
 
     key_0: Any

@@ -118,8 +118,9 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
     Columns with equal scores are ordered by column number. `scores` (n,) is float64, with k < n <
     2^31. `keys` (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are
     written to ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level.
-    If columns with equal levels are then not in the order of their scores, these columns are sorted
-    by score. If only few columns must be sorted by score, the function takes O(n) time.
+    After the radix sort, columns with equal levels may not be in the order of their scores. In this
+    case, these columns are sorted by score. If only few columns must be sorted by score, the
+    function takes O(n) time.
     """
     n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
     sorted_keys = keys[1, :n_sorted]

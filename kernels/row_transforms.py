@@ -114,7 +114,7 @@ def rank_rows(lo, hi, rows, out):
 
 @kernel
 def unit_rows(lo, hi, rows, norms, powers, out):
-    """Set out[i] to powers[i] * rows[i] / norms[i], or to 0 if the norm is 0, for rows lo to hi.
+    """For rows lo to hi, set out[i] to powers[i] * rows[i] / norms[i], or to 0 if the norm is 0.
 
     `rows` (n, d) is a float array, `norms` and `powers` (n,) are float64, and `out` (n, d) float64
     is the output.

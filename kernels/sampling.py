@@ -1,8 +1,9 @@
 """Sampling of items without replacement, one after another, in proportion to their weights.
 
-For row i, the weight of an item of cluster c is preference[i, c] times a weight that does not
-depend on the row. Therefore, the weights of the p items need not be stored separately for each row.
-This module contains two algorithms for sampling in proportion to the weights:
+For row i, the weight of an item is a product of two factors. The first factor is preference[i, c],
+where c is the cluster of the item. The second factor does not depend on the row. Therefore, the
+weights of the p items need not be stored separately for each row. This module contains two
+algorithms for sampling in proportion to the weights:
 
 - In repeated draws, one item after another is drawn with replacement, and an item that was drawn
   before is skipped. A draw takes O(log p) time.
@@ -87,7 +88,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
 
 @borrowing_kernel
 def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
-    """Fill `sample` for row i; items that is_taken does not mark compete in an exponential race.
+    """Fill `sample` for row i by an exponential race of all items that are not marked in is_taken.
 
     `racers`, `keys` and `order` have one entry per item and are overwritten.
     """

@@ -28,10 +28,10 @@ def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
-    swap for each value. After each swap, the end of the first part moves by 0 or 1, and this number
-    is the result of a comparison. The partition therefore has no branch that a CPU could
-    mispredict. A query usually has 100 to 500 candidates. For 100 to 500 values, the partition
-    without a branch is 2.5 times as fast as a partition with a branch.
+    swap for each value. After each swap, a comparison gives 0 or 1, and the end of the first part
+    moves by this number. The partition therefore has no branch that a CPU could mispredict. A query
+    usually has 100 to 500 candidates. For 100 to 500 values, the partition without a branch is 2.5
+    times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -114,8 +114,8 @@ def sort_best_first(keys, rows, count):
 def _replace_nan(keys, count):
     """Replace each NaN among the first `count` keys with -inf, so that it sorts last.
 
-    Comparisons with NaN are false. If NaN were not replaced, a sort by comparisons could leave
-    better entries behind a NaN, and a sort by counting could give several entries the same rank.
+    Comparisons with NaN are false. Without the replacement, a sort by comparisons could place a NaN
+    before better entries, and a sort by counting could give several entries the same rank.
     """
     for i in range(count):
         if keys[i] != keys[i]:
@@ -124,7 +124,7 @@ def _replace_nan(keys, count):
 
 @kernel
 def _sort_by_counting(keys, rows, count):
-    """Sort entries as sort_best_first does, by counting the entries that precede each entry."""
+    """Sort like sort_best_first: for each entry, count the entries that must precede it."""
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
         key, rank = keys[i], 0
@@ -185,10 +185,10 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move all entries above the bound to the front, and `ties` of the entries at the bound.
+    """Move all entries above the bound, and `ties` entries that equal the bound, to the front.
 
-    The key of each entry is compared with the bound. Of the entries whose keys equal the bound, the
-    `ties` entries with the lowest row numbers are moved.
+    The key of each entry is compared with the bound. Among the entries whose keys equal the bound,
+    those with the lowest row numbers are moved; `ties` says how many.
     """
     n_equal = 0
     for i in range(count):

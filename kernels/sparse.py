@@ -49,9 +49,9 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply like matmul_rows, but omit the fence; return whether all rows of Y seem finite.
 
-    In each row of Y, the kernel tests whether a single entry is finite; this entry lies in the last
-    panel of columns. It is enough to test one entry per row, because a non-finite value in row i of
-    X makes every entry of Y[i] non-finite.
+    For each row of Y, the kernel tests whether one entry is finite. The tested entry lies in the
+    last panel of columns. It is enough to test one entry per row, because a non-finite value in row
+    i of X makes every entry of Y[i] non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
@@ -67,13 +67,14 @@ def _multiply(lo, hi, X, A, Y, is_streamed):
 def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
     """Set Y[i] to X[i] A as matmul_rows does, and validate X in the same pass over memory.
 
-    The kernel validates a few thousand indices, multiplies the corresponding values, and meanwhile
-    prefetches the indices and values that follow. A value of X that is not finite makes every sum
-    of its row non-finite, even if the value is multiplied by 0. `columns` holds the indices of X,
-    viewed as unsigned integers. `A` must be finite, and the values of X must be an array, not None.
-    The output `is_rejected` (n,) bool is true for each row i for which Y[i] is not valid. The rows
-    of a group are validated together. If one row of the group has an index out of range or a sum
-    that is not finite, all rows of the group are rejected.
+    The kernel alternates between two steps: it validates a few thousand indices, and then
+    multiplies the corresponding values. During the multiplication, it prefetches the next indices
+    and values. A value of X that is not finite makes every sum of its row non-finite, even if the
+    value is multiplied by 0. `columns` holds the indices of X, viewed as unsigned integers. `A`
+    must be finite, and the values of X must be an array, not None. The output `is_rejected` (n,)
+    bool is true for each row i for which Y[i] is not valid. The rows of a group are validated
+    together. If one row of the group has an index out of range or a sum that is not finite, all
+    rows of the group are rejected.
     """
     indptr = X.indptr
     first = lo
@@ -92,11 +93,11 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
 @kernel
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
-    """Multiply rows `first` to `last` as _multiply does, and prefetch the non-zeros of later rows.
+    """Multiply rows `first` to `last` like _multiply, but also prefetch non-zeros of later rows.
 
     The rows are multiplied in groups of _ROWS_AT_ONCE rows. Before the kernel multiplies the
-    non-zeros of a group, it prefetches later non-zeros: their positions are those of the group's
-    non-zeros, plus _VALIDATED_AT_ONCE.
+    non-zeros of a group, it prefetches the non-zeros that lie _VALIDATED_AT_ONCE positions after
+    them.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
@@ -111,7 +112,7 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 
 @kernel
 def _prefetched(indices, is_large):
-    """Return a position; rows that end at or before this position are multiplied with prefetches.
+    """Return a position p: a row is multiplied with prefetches if it ends at or before p.
 
     Prefetches are used only if `is_large` is true, that is, if the dense matrix is large. A row is
     multiplied with prefetches only if at least AHEAD non-zeros follow it.
@@ -225,7 +226,7 @@ def gram_parts_plain(lo, hi, boundaries, X, Q, columns, accumulate, Z):
 
 @kernel
 def _part_and_columns(task, columns):
-    """Return a task's part, the first column of its column group, and the width of this group."""
+    """Return the part of a task, and the first column and the width of its column group."""
     groups = len(columns) - 1
     group = task % groups
     return task // groups, columns[group], columns[group + 1] - columns[group]

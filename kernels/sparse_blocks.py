@@ -2,11 +2,11 @@
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
 the rows of X are long, the columns of X are divided into ranges, and Y_b is summed over one range
-after another. The rows of Q for one range then also stay in the second-level cache. The rows of
-X_b'Y_b are computed one by one, from the transpose of the block. Z = X'(X Q) is read and written
-sequentially, once per block. The row-wise algorithm (``sparse``), in contrast, updates random rows
-of Z, one per non-zero. For 18 million non-zeros in 27,000 columns with Zipfian frequencies,
-computing X'(X Q) by blocks is twice as fast as computing it row by row.
+after another. The rows of Q that belong to one range then also stay in the second-level cache. The
+rows of X_b'Y_b are computed one by one, from the transpose of the block. Z = X'(X Q) is read and
+written sequentially, once per block. The row-wise algorithm (``sparse``), in contrast, updates
+random rows of Z, one per non-zero. For 18 million non-zeros in 27,000 columns with Zipfian
+frequencies, computing X'(X Q) by blocks is twice as fast as computing it row by row.
 
 Products are added in the same order as in the row-wise algorithm, so the results of both algorithms
 are bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel
@@ -48,7 +48,7 @@ class Transposes(NamedTuple):
 
 @kernel
 def transpose_blocks(lo, hi, X, transposes):
-    """Write the transposes of blocks lo to hi of X; rows ascend within a column of a block.
+    """Write the transposes of blocks lo to hi of X; row numbers ascend within each column.
 
     `X` is a Csr. `transposes` is a Transposes, whose boundaries are an input and whose other arrays
     are outputs. The kernel takes O(nnz + (hi - lo) p) time and allocates O(p) memory.
@@ -65,7 +65,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
     The arrays are separate arguments for the following reason. If `data` is an argument with the
     value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
-    Numba would compile this code in any case, even for records whose `data` is None.
+    Numba would compile the code that reads `data` even for records in which `data` is None.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
@@ -104,8 +104,9 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
     """Set Y[i - first] to the product X[i] @ panel, for the rows i from `first` to `last`.
 
-    The rows of the panel are divided into ranges of item_rows rows. For all rows i, the kernel adds
-    the products with the first range, then the products with the second range, and so on.
+    The rows of the panel are divided into ranges of item_rows rows. The kernel adds the products of
+    all rows i with the first range, then the products of all rows i with the second range, and so
+    on.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:

@@ -1,10 +1,11 @@
 """Top-k inner products or cosines between sparse rows, without the matrix of all scores.
 
 The inner products of one query and all items are accumulated in an array of sums, one sum per item.
-For each non-zero column of the query, in order, the kernel adds the products with the entries of
-the inverted list of this column. Integers are summed in int32, and other values in float64. The
-sums are read once, 64 sums at a time, to find the items that reach the k-th best score so far. Only
-items whose sums reach the k-th best score so far are scored in float64 and may become results.
+The kernel visits the non-zero columns of the query in order. For each of these columns, it
+multiplies the query's value by the entries of the column's inverted list, and adds the products to
+the sums. Integers are summed in int32, and other values in float64. The sums are read once, 64 sums
+at a time, to find the items that reach the k-th best score so far. Only items whose sums reach the
+k-th best score so far are scored in float64 and may become results.
 
 Items with equal scores are ordered by item number, so results depend only on the rows.
 """
@@ -120,9 +121,9 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
 
     The items are divided into groups, and the largest scaled sum of each group is computed. Let m
     be the r-th largest of these sums. Each of r groups contains an item whose scaled sum is at
-    least m, so m is a lower bound on the r-th best scaled sum. The function returns m, lowered by a
-    margin for rounding errors. If fewer than r groups have a positive maximum, the function returns
-    the smallest positive number of the type of `factors`. `maxima` has one entry per group and is
+    least m, so the r-th best scaled sum is at least m. The function returns m, lowered by a margin
+    for rounding errors. If fewer than r groups have a positive maximum, the function returns the
+    smallest positive number of the type of `factors`. `maxima` has one entry per group and is
     overwritten.
     """
     lanes = 64 // factors.itemsize
@@ -189,8 +190,8 @@ def _append_nonpositive(
 ):
     """Add items to the `count` results: first items with score 0, then those with negative scores.
 
-    Items are appended until there are k results, or until no item that reaches `minimum` is left.
-    The function returns the number of results.
+    The function stops when there are k results, or when it has added all items that reach
+    `minimum`. The function returns the number of results.
     """
     n_items = norms.shape[0]
     for j in range(n_items):
@@ -219,8 +220,9 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
 
     `queries` is a Queries, `items` is an Items, and `minimum` (float64) is the lowest score of a
     result. The results are written to `scores` (n, k) float64 and `columns` (n, k) int64, padded
-    with -inf and -1. Let t be the total length of the lists of a query's columns. The kernel takes
-    O(m + t) time for this query, and it allocates O(m + k) memory.
+    with -inf and -1. Let t be the total length of the inverted lists of all columns in which a
+    query is non-zero. The kernel takes O(m + t) time for this query, and it allocates O(m + k)
+    memory.
     """
     k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64

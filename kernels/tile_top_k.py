@@ -2,31 +2,34 @@
 
 Threshold. The first threshold tau of a query is an estimate. The kernel computes the largest score
 of each panel in a sample. The r-th largest of these scores becomes tau, where the rank r is a
-setting. The panels in the first half of the sample are scored twice, the first time only to
-estimate tau. The panels in the second half of the sample are then scored, and their scores raise
-the estimate of tau. With these panels, the search also begins to collect candidates
-(``candidate_buffers``). At the end of a search, the estimate of tau is compared with the k-th best
-score of the query. If the estimate was higher than this score, the search may have dropped one of
-the best k rows. The query is then marked and searched again without an estimate.
+setting. The panels in the first half of the sample are scored twice: first only to estimate tau,
+and at the end to collect candidates. In between, the panels in the second half of the sample are
+scored, and their scores raise the estimate of tau. With these panels, the search also begins to
+collect candidates (``candidate_buffers``). At the end of a search, the estimate of tau is compared
+with the k-th best score of the query. If the estimate was higher than the k-th best score, the
+search may have dropped one of the best k rows. The query is then marked and searched again without
+an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
-panels at once. All tasks share an array of float32. Without a lock, each task writes its proved
-thresholds to the shared array, and reads the thresholds of other tasks. The numbers that a task
+panels at once. All tasks share an array of float32. Each task writes its proved thresholds to the
+shared array and reads the thresholds of other tasks, without taking a lock. The numbers that a task
 reads in the shared array do not affect the results, for two reasons:
 
 - A task writes a value to the shared array only after it has found k rows whose scores reach this
   value. The value is therefore a lower bound on the k-th best score among all panels. An update may
-  be delayed, or may be lost because two tasks write at once. After a delayed or lost update, the
-  array still holds an older bound. The older bound is a smaller number, so it drops fewer pairs.
+  be delayed, or may be lost because two tasks write at once. If an update is delayed or lost, the
+  array still holds an older bound. The older bound is smaller than the new bound, so a search with
+  the older bound drops fewer pairs.
 - Even if a value in the shared array were wrong, the results would still be exact. For each query,
-  a task compares the k-th best score that it found with the last threshold that it used. If the
-  score is lower than the threshold, the task reports the threshold as ``unproved``. The reported
-  threshold may be of any kind: an estimate, the threshold of another task, or even a torn or
-  damaged value. If a task drops a pair because of a threshold, the float64 score of the pair is
-  strictly below this threshold. After the results of all ranges have been merged, the k-th best
-  score of a query is compared with the thresholds that were reported for the query. If the score is
-  below one of them, the query is searched again. The second search of a query uses no estimates. If
-  a third search is necessary, its tasks do not share thresholds. NaN never becomes a threshold.
+  a task compares two numbers: the k-th best score that the task found, and the last threshold that
+  the task used. If the score is lower than the threshold, the task reports the threshold as
+  ``unproved``. The reported threshold may be of any kind: an estimate, the threshold of another
+  task, or even a torn or damaged value. If a task drops a pair because of a threshold, the float64
+  score of the pair is strictly below this threshold. After the results of all ranges have been
+  merged, the k-th best score of each query is compared with all thresholds that tasks reported for
+  this query. If the score is below any of these thresholds, the query is searched again. The second
+  search of a query uses no estimates. If a third search is necessary, its tasks do not share
+  thresholds. NaN never becomes a threshold.
 
 In this file, `query` is the index of a query in the search, and i is the position of the query in
 the block. The index of the query's panel is q, and j is the position of the query in this panel.
@@ -85,8 +88,8 @@ class _Sample(NamedTuple):
     largest : float32 array (32,)
         A buffer for the largest scores of one panel.
     is_searched : uint8 array (panels,)
-        1 for each panel that stage 2 of the sweep skips because stage 1 has searched it, and 0 for
-        the other panels.
+        The entry of a panel is 1 if stage 1 of the sweep has searched the panel, so that stage 2
+        skips the panel. The entries of the other panels are 0.
     """
 
     best: Any
@@ -99,7 +102,7 @@ def _find_hits(stage, p, q, items, block, sample):
     """Write the hits of a tile to block.hits, and return the number of hits.
 
     If the tile belongs to the sample, the largest score of each query is also inserted into
-    sample.best. In stage 0, which covers the first half of the sample, no hits are listed.
+    sample.best. In stage 0, which covers the first half of the sample, the function lists no hits.
     """
     isa, n_hits = items.isa, -1
     if stage > 0:
@@ -126,10 +129,10 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
     panel to a ranking. Stage 1 scores the panels in the second half of the sample. It also adds
     their largest scores to the ranking, and it collects the candidates in these panels. Stage 2
     collects the candidates in all panels that stage 1 has not searched. A threshold never falls, so
-    a slot that reaches the final threshold also reaches every earlier threshold. In the panels of
-    stage 1, every slot that reaches the final threshold has therefore been collected. Stage 1 of
-    the sweep uses projected codes only for the first 32 queries, as a trial. If the trial in stage
-    1 shows that projected codes are not too costly, stage 2 uses projected codes for all queries.
+    a slot that reaches the final threshold also reaches every earlier threshold. Therefore, stage 1
+    has collected every slot in its panels that reaches the final threshold. As a trial, stage 1 of
+    the sweep uses projected codes for the first 32 queries only. If the trial in stage 1 shows that
+    projected codes are not too costly, stage 2 uses projected codes for all queries.
     """
     metric_type, sample_stride = items.metric_type, settings.sample_stride
     first_panel, last_panel = settings.first_panel, settings.last_panel
@@ -174,7 +177,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Share a block's proved thresholds with other tasks, and adopt higher thresholds from them.
+    """Exchange proved thresholds with other tasks: share those of a block, and adopt higher ones.
 
     The thresholds are written without a lock; the docstring of this module explains why this is
     safe. A shared threshold that is NaN is ignored, because every comparison with NaN is false.
@@ -278,13 +281,13 @@ def _search_whole_block(
     """Find the best k rows of a range of panels for queries `first` to `last`, without Python code.
 
     If settings.is_whole_search is false, Python performs some of the steps of this kernel. The
-    kernel computes the norms and the scaling of the queries, searches with estimated thresholds,
-    and searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of
-    64 columns, computing norms and scaling in Python would take longer than the search. The results
-    are written to positions `first` to `last` of `scores` (n, k) and `rows` (n, k). If
-    settings.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
-    becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates as much memory as
-    search_block, and 72 bytes more for each of the n queries.
+    kernel computes the norms and the scaling of the queries, and searches with estimated
+    thresholds. If the estimate of a query was too high, the kernel searches this query again. For
+    33 queries among 1,000 rows of 64 columns, computing norms and scaling in Python would take
+    longer than the search. The results are written to positions `first` to `last` of `scores` (n,
+    k) and `rows` (n, k). If settings.must_check is true and the norm of any of the n queries is not
+    ordinary, rows[first, 0] becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel
+    allocates as much memory as search_block, and 72 bytes more for each of the n queries.
     """
     n = queries.rows.data.shape[0]
     queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)

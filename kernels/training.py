@@ -1,4 +1,4 @@
-"""One training step of the cosine model: gradients are computed by user, then items are updated.
+"""One training step of the cosine model: compute gradients user by user, then update the items.
 
 An item has two vectors, a row a of the matrix A and a row b of the matrix B, and it has a bias. The
 vector s of a user is the sum of x a over the items of the user, where x is the value of the user's
@@ -98,8 +98,8 @@ class Adagrad(NamedTuple):
     """The state of the optimiser Adagrad.
 
     `rate` is the learning rate, a float32. `accumulators` holds three float32 arrays (p, 1), one
-    each for A, B and bias. Each entry belongs to one row, and is the sum of the squared norms of
-    the row's gradients over all steps. `raw` is the matrix B before its rows are normalised. Each
+    each for A, B and bias. Each entry belongs to one row: it is the sum, over all steps, of the
+    squared norm of the row's gradient. `raw` is the matrix B before its rows are normalised. Each
     step changes `accumulators` and `raw` in place.
     """
 
@@ -114,9 +114,9 @@ class Gradients(NamedTuple):
     For the b users of the step, `sums` (b, d) holds the vectors s, and `units` (b, d) holds the
     normalised vectors. `by_sum` (b, d) holds the gradients of the loss with respect to s.
     `by_entry` (nnz, 3) holds three numbers for each interaction: the slope of the loss with respect
-    to the logit, and two factors f and g. The gradient of the loss with respect to s - x a is f b -
-    g (s - x a). `by_pool` (b, m) holds the slopes of the loss with respect to the logits of the
-    pool.
+    to the logit, and two factors f and g. Let u be s - x a. The gradient of the loss with respect
+    to u is f b - g u. `by_pool` (b, m) holds the slopes of the loss with respect to the logits of
+    the pool.
     """
 
     sums: Any
@@ -218,8 +218,8 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
     The loss is -weight * ln(e^logit / (e^logit + negatives_total * e^largest)) if `softmax` is
     true, and otherwise -weight * ln sigmoid(logit). The caller adds the factors of all interactions
-    of a user and passes the sum to ``negative_loss``, which multiplies the term of each negative by
-    this sum.
+    of a user, and passes the sum to ``negative_loss``. The function ``negative_loss`` multiplies
+    the term of each negative by this sum.
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -427,10 +427,11 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
 def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
     """Write the loss of each user's held-out interactions to `losses` (n,), for users lo to hi.
 
-    The vector of a user is the sum over all of the user's interactions; unlike in training, no term
-    is subtracted from it. `interactions` holds the indptr, indices and values of a CSR matrix.
-    `held_out` holds the indptr, indices and weights of the CSR matrix of held-out interactions.
-    `inputs` is a LossInputs. The kernel takes O((nnz + n m) d) time.
+    The vector of a user is the sum over all of the user's interactions. In training, the term of
+    the scored interaction is subtracted from this sum; here, no term is subtracted. `interactions`
+    holds the indptr, indices and values of a CSR matrix. `held_out` holds the indptr, indices and
+    weights of the CSR matrix of held-out interactions. `inputs` is a LossInputs. The kernel takes
+    O((nnz + n m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values = interactions

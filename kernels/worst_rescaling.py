@@ -4,7 +4,7 @@ The search considers only metrics diag(w) in which w is a vertex of the box [1, 
 (``intervals``). Each weight in w is therefore 1 or K. A step of the search flips one weight from 1
 to K or from K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a
 list of its nearest items is given. An edge is counted as lost if at least k listed items are nearer
-to the row than the neighbour is. An edge that is counted as lost is certainly lost: items outside
+to its row than its neighbour is. An edge that is counted as lost is certainly lost: items outside
 the list may be nearer, too, but they cannot restore the edge. The search compares cosines in
 float32. After the search, the edges that are lost under the best weights are counted again in
 float64.
@@ -72,10 +72,10 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
     """Return the number of edges that are lost if the weight of a dimension increases by `weight`.
 
-    An edge consists of a row and a neighbour. It is lost if at least k listed items are nearer to
-    the row than this neighbour is. `unit` (p,) holds the coordinates of all unit rows in the
-    dimension whose weight increases. The values in `products` and `squares` (see add_dimension) do
-    not yet include `weight`. `inverse` (p,) and `scores` (m,) are overwritten.
+    An edge consists of a row and a neighbour. The edge is lost if at least k listed items are
+    nearer to the row than the neighbour is. `unit` (p,) holds the coordinates of all unit rows in
+    the dimension whose weight increases. The values in `products` and `squares` (see add_dimension)
+    do not yet include `weight`. `inverse` (p,) and `scores` (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]

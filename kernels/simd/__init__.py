@@ -16,8 +16,8 @@ what it computes.
 - ``low_precision``: the number types of rows, and the conversion of float16, bfloat16 and int8
   numbers to floats.
 - ``pair_products``: float64 sums over two rows, in the order that defines exact scores.
-- ``row_products``: the same sums, and scaled rows, for number types that are known only at run
-  time.
+- ``row_products``: the sums of ``pair_products``, and scaled rows, for number types that are known
+  only at run time.
 - ``sparse_row``: sums over the non-zeros of a row.
 - ``sums_above``: the sums of a sparse search that reach a bound.
 - ``dot_tile``: float64 products for metrics.

@@ -1,4 +1,4 @@
-"""Counts of the bits that a query shares with each of eight items, or of those that differ."""
+"""Counts of bits for a query and each of eight items: common 1 bits, or bits that differ."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
@@ -8,13 +8,14 @@ LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """Set counts[l] to the number of bits that item l and the query share, or that differ.
+    """Set counts[l] to the number of common 1 bits of item l and the query, or of differing bits.
 
     If `both` is true, the bits that are 1 in both rows are counted; otherwise, the bits that differ
     are counted. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item
-    l is words[start + 8 j + l]. The words of the query are query[first : first + length]. In the
-    returned word of 8 bits, bit l is 1 if the value of item l exceeds slope * norms[item + l] +
-    base. The value of item l is counts[l] if `both` is true, and otherwise -counts[l].
+    l is words[start + 8 j + l]. The words of the query are query[first : first + length]. The
+    function returns a word of 8 bits. Bit l of this word is 1 if the value of item l exceeds
+    slope * norms[item + l] + base. The value of item l is counts[l] if `both` is true, and
+    otherwise -counts[l].
     """
     mask = 0
     for lane in range(LANES):

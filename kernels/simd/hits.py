@@ -49,8 +49,9 @@ def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_
     terms0 of the flat array bound_terms. The array `statistics` (n_panels, 5) holds the statistics
     of each panel of items. Module ``simd.panel`` describes the rows of the bound terms and the
     columns of the statistics. If the score of item i reaches the threshold of query q, the number
-    32 i + q is written to `hits` (1024,) int32; these numbers are ordered by q and then by i. The
-    first n_items items are examined, and the others are ignored.
+    32 i + q is written to `hits` (1024,) int32. The numbers in `hits` are ordered by q, and numbers
+    with the same q are ordered by i. The first n_items items are examined, and the others are
+    ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -113,15 +114,15 @@ def list_tile_hits_by_projection(
     typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
     n_items, remainder_norms, hits,
 ):  # fmt: skip
-    """List the hits of a tile as list_tile_hits does, but from the scores of projected codes.
+    """Do what list_tile_hits does, but with scores that are computed from projected codes.
 
-    Before a score is compared with the threshold, the product of the norms of two remainders is
-    added to the score. This product is an upper bound on the part of the score that the projection
-    omits. The remainder of a row is the row minus its projection. The bound terms (5, 32) of the
-    full codes begin at bound_terms[terms0], and the first row of these terms holds the thresholds.
-    The bound terms (5, 32) of the projected codes begin at projected_terms[projected_terms0].
-    `remainder_norms` (32 panels,) float32 holds an upper bound on the norm of each item's
-    remainder.
+    Before the score of a pair is compared with the threshold, a product is added to the score: the
+    norm of the item's remainder times the norm of the query's remainder. This product is an upper
+    bound on the part of the score that the projection omits. The remainder of a row is the row
+    minus its projection. The bound terms (5, 32) of the full codes begin at bound_terms[terms0],
+    and the first row of these terms holds the thresholds. The bound terms (5, 32) of the projected
+    codes begin at projected_terms[projected_terms0]. `remainder_norms` (32 panels,) float32 holds
+    an upper bound on the norm of each item's remainder.
     """
     signature = types.int64(
         scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel, n_items,
@@ -219,7 +220,7 @@ def _list_bits(builder, word, base, out):
 
 
 class _ProjectionBound:
-    """The bounds and norms that decide whether a score of projected codes is a hit.
+    """The bounds and norms that are used to test whether a score of projected codes is a hit.
 
     Let v be the score of an item and a query, r the norm of the remainder of the item, and t the
     norm of the remainder of the query. The score is a hit if v + t * r >= bound. The norms are
@@ -251,7 +252,7 @@ class _ProjectionBound:
         return bound, builder.fmul(remainder_norm, inverse_step)
 
     def reached(self, builder, values, first):
-        """Emit one word of hits per query, as `_reached` does, for 16 queries from `first` on."""
+        """Like `_reached`, emit one word of hits for each query from `first` to first + 15."""
         funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
         one = broadcast(builder, I32(1), _V_I32)
         bound, remainder_norm = self._bounds(builder, I64(first), _V_F32)
@@ -282,7 +283,7 @@ class _ProjectionBound:
 
     @staticmethod
     def _difference(builder, value, bound, remainder_norm, of_items):
-        """Emit one integer per score, which is non-negative for a hit and negative otherwise."""
+        """Emit one integer per score; the integer is negative unless the score is a hit."""
         relaxed = {"flags": ("contract",)}
         score = builder.fsub(builder.sitofp(value, bound.type), bound)
         score = builder.fadd(score, builder.fmul(remainder_norm, of_items, **relaxed), **relaxed)

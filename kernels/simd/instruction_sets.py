@@ -32,10 +32,10 @@ class InstructionSet:
         For float32 rows: the number of items of a block, and the number of float32 lanes of a
         register.
     int16_words : int
-        The number of words whose products are added in int16 before the sum is widened to int32, or
-        0 if products are not added in int16. The codes of a query must be so small that no sum in
-        int16 overflows (``query_encoding.query_step``). Such small codes are coarse, so the scores
-        of hits must be refined (``query_blocks``).
+        The products of this number of words are added in int16 before the sum is widened to int32.
+        The number is 0 if products are not added in int16. The codes of a query must be so small
+        that no sum in int16 overflows (``query_encoding.query_step``). Such small codes are coarse,
+        so the scores of hits must be refined (``query_blocks``).
     """
 
     __slots__ = ()

@@ -23,7 +23,7 @@ N_NUMBER_TYPES = len(ARRAY_TYPES)
 
 
 def dtype_of(number_type):
-    """Return the Numba type in which arrays store the numbers of a number type."""
+    """Return the Numba type that arrays use to store numbers of the given number type."""
     return getattr(types, ARRAY_TYPES[number_type])
 
 

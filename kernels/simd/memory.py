@@ -40,12 +40,12 @@ def prefetch_row(typingctx, rows, start, size):
     """Prefetch the cache lines of rows[start : start + size], where `rows` is a flat array.
 
     The rows are prefetched into the second-level cache, because a few wide rows fill the
-    first-level cache. For 30,000 rows of 384 columns that are scored in the order of the items,
-    scoring a pair takes 160 ns with prefetches into the first-level cache, and 100 ns with
-    prefetches into the second-level cache. For rows of 1,536 columns, scoring a pair takes 680 ns
-    with prefetches into the first-level cache, and 440 ns with prefetches into the second-level
-    cache. For rows of 128 columns, prefetches into the first level and into the second level are
-    equally fast.
+    first-level cache. With prefetches into the first-level cache, scoring a pair takes 160 ns; with
+    prefetches into the second-level cache, scoring a pair takes 100 ns (30,000 rows of 384 columns,
+    scored in the order of the items). For rows of 1,536 columns, scoring a pair takes 680 ns with
+    prefetches into the first-level cache, and 440 ns with prefetches into the second-level cache.
+    For rows of 128 columns, prefetches into the first level and into the second level are equally
+    fast.
     """
 
     def codegen(context, builder, sig, a):

@@ -1,8 +1,8 @@
 """Exact scores: float64 sums over the columns of two rows, with a fixed order of the terms.
 
 ``product`` reads arrays whose number type is known when a kernel is compiled. ``row_products``
-computes the same sums from rows whose number type is known only when a kernel runs, such as the
-rows of a search.
+computes the same sums from rows, such as the rows of a search, whose number type is known only when
+a kernel runs.
 """
 
 from ..jit import intrinsic_of, ir, types
@@ -50,10 +50,11 @@ def emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     """Emit code for `count` sums over columns; the terms are added in the order of exact scores.
 
     `rows` holds a pointer to each row, and `dtypes` holds the NumPy types of the rows. The function
-    add(builder, sums, elements) adds terms to `sums`. If the sums are vectors of 16 lanes, it adds
-    the terms of 16 columns, and otherwise those of one column. The argument `elements` of `add`
-    holds one number or one vector per row. Each entry of `later` is a pair: a pointer to a row that
-    is prefetched, and the level of the cache that receives the row.
+    add(builder, sums, elements) adds terms to `sums`. If the sums are vectors of 16 lanes, one call
+    of `add` adds the terms of 16 columns. Otherwise, one call of `add` adds the terms of one
+    column. The argument `elements` of `add` holds one number or one vector per row. Each entry of
+    `later` is a pair: a pointer to a row that is prefetched, and the level of the cache that
+    receives the row.
     """
 
     def block(k, sums):

@@ -61,11 +61,11 @@ def largest_group_sum(typingctx, isa, x):
     """Sum up the numbers of each group of x, and return the largest magnitude of these sums.
 
     `x` (16 m,) is float32. In each group, the positive numbers and the negative numbers are summed
-    separately. If x is multiplied by another row, the products of the numbers in one group are
-    added to each other in int16. A word consists of 4 neighbouring numbers. A run of int16_words
-    neighbouring words contains two groups. The first group consists of the first two numbers of
-    each word, and the second group consists of the last two numbers of each word. If int16_words is
-    0, the result is 0.
+    separately. When x is multiplied by another row, the products of the numbers in one group are
+    summed in int16. A word consists of 4 neighbouring numbers. A run of int16_words neighbouring
+    words contains two groups. The first group consists of the first two numbers of each word, and
+    the second group consists of the last two numbers of each word. If int16_words is 0, the result
+    is 0.
     """
 
     def codegen(context, builder, sig, a):

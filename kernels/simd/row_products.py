@@ -159,7 +159,7 @@ def _tuple_of_two(context, builder, signature, result):
 
 
 def _emit_pairs(name, count, difference):
-    """Return a code generator for the sums of `count` pairs of rows, computed at the same time.
+    """Return a generator of code that computes the sums of `count` pairs of rows at the same time.
 
     The sums are squared distances if `difference` is true, and otherwise inner products.
     """

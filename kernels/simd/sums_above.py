@@ -1,4 +1,4 @@
-"""The largest scaled sum of each group in a sparse search, and the scaled sums that reach a bound.
+"""For sparse searches: each group's largest scaled sum, and the scaled sums that reach a bound.
 
 A scaled sum is a sum times the factor of its item.
 """
@@ -33,7 +33,8 @@ def _kind(factors_at):
 def _largest_of_groups_plain(sums, factors, start, maxima, at):
     """Write the largest scaled sum of each of 16 groups (8 groups with float64) to `maxima[at:]`.
 
-    Group g contains 16 sums: sums[start + g], and then every 16th sum (every 8th sum with float64).
+    Group g contains sums[start + g] and the 15 sums that follow it at intervals of 16 (at intervals
+    of 8 with float64).
     """
     lanes = 64 // factors.itemsize
     scores = sums[start : start + GROUP * lanes] * factors[start : start + GROUP * lanes]

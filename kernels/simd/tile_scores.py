@@ -78,7 +78,7 @@ def _panel_scorer(by_item):
     `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
     and queries[query0], and the corrections of the queries begin at corrections[correction0]. The
     32 x 32 scores are written to `scores`. The corrections are read only if rows are packed as int8
-    codes, and not with AMX. `n_queries` is the number of queries in the panel without padding. A
+    codes and AMX is not used. `n_queries` is the number of queries in the panel without padding. A
     panel with few queries takes less time than a full panel, because the scores of padding need not
     be computed. `by_item` says whether panels of items are laid out by item. If the items have a
     projection, their full codes are laid out by item, except with AMX (``simd.panel``). Items that
@@ -128,7 +128,7 @@ def multiply_item(typingctx, isa, items, item0, item, words, codes, code0, corre
     """Return the product of one item of a panel with one query, as multiply_run computes it.
 
     The panel begins at items[item0] and is laid out by item, except with AMX. The words of the
-    query are contiguous in `codes`, from codes[code0] on. `items` and `codes` are flat arrays.
+    query are contiguous in `codes` and begin at codes[code0]. `items` and `codes` are flat arrays.
     """
 
     def codegen(context, builder, sig, a):
@@ -149,10 +149,11 @@ def multiply_item(typingctx, isa, items, item0, item, words, codes, code0, corre
 def multiply_group(typingctx, isa, items, item0, words, codes, code0, correction, products):
     """Write the products of 8 neighbouring items of a panel with one query to `products` (8,).
 
-    The panel is laid out by groups, and the group of the items begins at items[item0]. The words of
-    the query are contiguous in `codes`, from codes[code0] on. `items`, `codes` and `products` are
-    flat arrays of int32. The intrinsic computes nothing if rows are not packed as int8 codes. With
-    AMX, it also computes nothing, because panels for AMX have no groups.
+    The panel is laid out by groups, and the 8 items form the group that begins at items[item0]. The
+    words of the query are contiguous in `codes` and begin at codes[code0]. `items`, `codes` and
+    `products` are flat arrays of int32. The intrinsic computes nothing if rows are not packed as
+    int8 codes. With AMX, the intrinsic computes nothing either, because panels for AMX have no
+    groups.
     """
 
     def codegen(context, builder, sig, a):
@@ -310,9 +311,8 @@ def multiply_registers(typingctx, isa, count, factors, sums):
     """Perform `count` rounds of the multiply-adds of score_panel as fast as the CPU can.
 
     `factors` (1024,) has the type of packed rows, and `sums` (1024,) has the type of scores. The
-    sums of all rounds stay in registers, and are written to `sums` at the end. Without AMX, one
-    factor of each product is read again in every round, so that the compiler cannot leave out any
-    product.
+    sums of all rounds stay in registers, and are written to `sums` at the end. Without AMX, every
+    round reads one factor of each product again; otherwise, the compiler could leave out products.
     """
 
     def codegen(context, builder, sig, a):
@@ -351,7 +351,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit a loop that, like _emit_amx, adds a product to each of four tiles of sums per round.
+    """Emit a loop; each round adds a product to each of four tiles of sums, as in _emit_amx.
 
     Products that are added to different tiles do not wait for each other, so the latency of tdpbssd
     is hidden.
@@ -406,7 +406,7 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
 
 
 def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out, by_item):
-    """Emit the scores of a panel of items with 16 or 32 queries.
+    """Emit code that scores all pairs of a panel of items and 16 or 32 queries.
 
     The words of the rows are multiplied in passes, so that the codes of one pass stay in the
     first-level cache. Between two passes, the sums are stored in `out`. `by_item` says whether the
@@ -497,8 +497,7 @@ def _emit_item_starts(builder, items, words):
 
     Without the table of pointers, every step would compute each pointer from the previous pointer.
     These computations would occupy execution ports that the products need. If the items have a
-    projection and the search uses their full codes, the search is 1.02 times as fast with the table
-    as without it.
+    projection and the search uses their full codes, the table makes the search 2 % faster.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -682,10 +681,10 @@ def _emit_item_of_steps(builder, panel, item, words, query):
 
 
 def _sum_of_each(builder, vectors):
-    """Emit, for 8 vectors, a vector whose lane i holds the sum of all lanes of vector i.
+    """Emit one vector from 8 vectors: its lane i holds the sum of all lanes of vector i.
 
-    The lanes are first added within parts of 128 bits, because interleaving two vectors moves
-    numbers only within such parts.
+    Interleaving two vectors moves numbers only within parts of 128 bits. The lanes are therefore
+    first added within such parts.
     """
     lanes = vectors[0].type.count
     kind = ir.VectorType(I32, lanes)
@@ -693,9 +692,9 @@ def _sum_of_each(builder, vectors):
     def sums_of_pairs(pairs, low, high):
         """For each pair of vectors, interleave the two vectors in two ways, and add the results.
 
-        Each of `low` and `high` describes one interleaved vector: it lists the lanes that form the
-        first 128 bits of this vector. Lanes 0 to 3 are those of the first vector, and lanes 4 to 7
-        those of the second vector.
+        The lists `low` and `high` describe the two interleaved vectors: each list names the lanes
+        that form the first 128 bits of its vector. Lanes 0 to 3 are those of the first vector, and
+        lanes 4 to 7 those of the second vector.
         """
 
         def interleaved(pair, first_lanes):
@@ -733,14 +732,14 @@ def _prefetch_next_panel(builder, at, words):
 
 
 def _add_products(builder, isa, total, pairs):
-    """Add, lane by lane, the products of the word pairs in `pairs` to `total`; return the sum.
+    """In each lane, add the products of the word pairs in `pairs` to `total`; return the sum.
 
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
     signed codes. The product of the words is the inner product of their codes. With AVX2, there are
     at most int16_words pairs, and their products are added in int16. The sums fit in int16, because
-    ``query_encoding.query_step`` limits the codes of queries. If the codes belong to a remainder of
-    a query, there is only one pair; ``query_blocks`` shows that the sums of its products also fit
-    in int16.
+    ``query_encoding.query_step`` limits the codes of queries. If the codes belong to the remainder
+    of a query, `pairs` contains only one pair. In this case, ``query_blocks`` shows that the sums
+    also fit in int16.
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
