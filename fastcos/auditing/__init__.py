@@ -15,8 +15,8 @@ the neighbours of all items, and calls the following modules:
 - ``certificates`` proves for some neighbours that no rescaling removes them. The share of
   neighbours for which the proof succeeds is a lower bound on the share that survives all
   rescalings.
-- ``attacks`` searches for rescalings that remove a neighbour. The share of neighbours that no
-  attack removes is an upper bound on the share that survives all rescalings.
+- ``attacks`` searches for rescalings that remove a neighbour. The share of neighbours that survive
+  all rescalings is at most the share that no attack removes.
 - ``worst_rescaling`` searches for the single rescaling, or the single linear map, under which the
   most neighbours are replaced.
 - ``variants`` computes other parametrisations of the model, and invariant baselines.

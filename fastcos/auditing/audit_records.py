@@ -98,9 +98,9 @@ class VariantScores(Record):
         Condition number of the linear map from the audited items to the variant; None if the map is
         not invertible.
     jaccard, overlap : float
-        Jaccard index and rank-biased overlap of two lists: the k nearest neighbours in the variant,
-        and the k nearest neighbours in the audited embeddings. Both numbers are means over the
-        sampled items.
+        Each sampled item has two lists: its k nearest neighbours in the variant, and its k nearest
+        neighbours in the audited embeddings. ``jaccard`` is the Jaccard index of the two lists, and
+        ``overlap`` is their rank-biased overlap. Both numbers are means over the sampled items.
     neighbors_kept : float
         Share of the k nearest neighbours in the audited embeddings that are also among the k
         nearest in the variant; mean over sampled items.

@@ -170,11 +170,11 @@ def diff_models(
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
         User or query embeddings of the two versions. If ``users`` and ``old_users`` are passed, the
-        function also compares two further lists of neighbours per item. The query metric of the new
-        version determines one list, and the query metric of the old version determines the other
-        list. If both versions have the same number of users, the function also compares the
-        predictions. In this case, row i of ``users`` and row i of ``old_users`` must be the same
-        user.
+        function also compares two further lists of neighbours per item. One of these lists is
+        computed with the query metric of the new version, and the other list with the query metric
+        of the old version. If both versions have the same number of users, the function also
+        compares the predictions. In this case, row i of ``users`` and row i of ``old_users`` must
+        be the same user.
     k : int
         Number of neighbours per item.
     n_threads : int, optional

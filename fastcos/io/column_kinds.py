@@ -136,7 +136,7 @@ class Column:
 
     @property
     def may_be_ids(self) -> bool:
-        """Whether this column may contain the ids of a table with a column of lists as vectors."""
+        """Whether the cells of this column may be ids if a column of lists contains the vectors."""
         if self.kind == "other":
             example = self._examples["other"]
             return isinstance(example, Unsupported) and not example.is_nested

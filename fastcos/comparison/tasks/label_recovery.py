@@ -54,8 +54,9 @@ class LabelScores(NamedTuple):
       these values.
     - `auc`: the probability that an item with the label of the query scores higher than an item
       with another label, plus half of the probability of equal scores.
-    - `precision`: the share of the ten nearest items that have the label of the query. If several
-      items tie for the last of the ten places, each of them counts as a fraction of an item.
+    - `precision`: the share of the ten nearest items that have the label of the query. If the items
+      that tie for the last places outnumber these places, each tied item counts as a fraction of an
+      item.
     - `accuracy`: 1 if the query has the label that is commonest among the ten nearest items, else
       0.
     - `ranking`: the neighbours and ranks for the permutation tests. Each neighbour is stored as a

@@ -226,8 +226,8 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
     """Return the data for one λ.
 
-    The data are ln S and ln Σ of Eq. 1, and the weights of Eq. 2. For each rank, the data also
-    contain the two exponents of one rescaling D. This D makes the model of Eq. 1 as similar as
+    The data contain ln S and ln Σ for Eq. 1, and the weights for Eq. 2. For each rank, the data
+    also contain the two exponents of one rescaling D. This D makes the model of Eq. 1 as similar as
     possible to the solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
