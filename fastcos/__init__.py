@@ -102,9 +102,8 @@ def _package_hint(name: str) -> str:
     """Return a hint that says which subpackage exports `name`; "" if no subpackage exports it."""
     from importlib.util import find_spec
 
-    # "from fastcos import config" calls __getattr__ before it imports the module config. If the
-    # name is the name of a module, the function returns no hint; find_spec returns None if there is
-    # no module with this name.
+    # "from fastcos import config" calls __getattr__ before it imports the module config. For the
+    # name of a module, the function returns no hint. For any other name, find_spec returns None.
     if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
         for package in ("search", "metrics", "auditing", "similarity", "models", "io"):
             with contextlib.suppress(ImportError):  # A dependency may not be installed.

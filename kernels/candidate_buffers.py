@@ -42,11 +42,12 @@ from .simd.panel import (
     THRESHOLD,
 )
 
-# SLACK is a bound on relative rounding errors. When a task shares a threshold that it has proved,
-# it first rounds the threshold down by SLACK (``lowered``). A task may also report a threshold that
-# it has not proved: an estimate, or the threshold of another task. The task rounds such a threshold
-# up, but only by _ROUNDED_UP times SLACK. If one task shares a threshold and another task then
-# reports this threshold, the reported threshold is therefore still at most the k-th best score.
+# SLACK is a bound on relative rounding errors. Before a task shares a threshold that it has proved,
+# it lowers the threshold by SLACK (``lowered``). A task may also report a threshold that it has not
+# proved: an estimate, or the threshold of another task. The task raises such a threshold by
+# _ROUNDED_UP * SLACK, which is less than SLACK. Therefore, if one task lowers and shares a
+# threshold and another task raises and reports it, the reported threshold does not exceed the k-th
+# best score.
 _ROUNDED_UP = np.float32(0.25)
 # If a block ends with at most this many candidates, all of them are scored. Choosing the best
 # candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
@@ -384,8 +385,9 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # Two thresholds are proved. The search need not find rows below the initial threshold, and
-        # no row below the k-th best score is a result.
+        # Two thresholds are proved: the initial threshold and the k-th best score. The search need
+        # not find rows below the initial threshold, and a row below the k-th best score cannot be a
+        # result.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
@@ -394,8 +396,8 @@ def write_results(lo, queries, batch, settings, block, candidates, initial_thres
             if shared_threshold > results.thresholds[query]:
                 results.thresholds[query] = shared_threshold
         results.unproved[query] = -NEVER
-        # If the threshold in use is above both of them, this task has not proved it: it is an
-        # estimate, or another task has shared it.
+        # If the threshold in use is above both proved thresholds, this task has not proved it. Such
+        # a threshold is an estimate, or another task has shared it.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

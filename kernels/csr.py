@@ -43,8 +43,9 @@ def _all_valid(lo, hi, X, views, n_columns):
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
     # The bits of each value, without the sign bit, are read as an integer and compared with the
     # bits of infinity. A value is infinite or NaN if its integer is at least as large as the
-    # integer of infinity. To detect explicit zeros by the same comparison, 1 is subtracted from
-    # both integers. For an explicit zero, the subtraction wraps around to the largest integer.
+    # integer of infinity. 1 is subtracted from both integers before they are compared, so that the
+    # comparison also detects explicit zeros. For an explicit zero, the subtraction wraps around to
+    # the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):

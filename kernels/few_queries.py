@@ -91,12 +91,12 @@ from .simd.tile_scores import multiply_run, multiply_run_by_item
 STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
-# If there are several queries, the panels are divided into runs. A run is compared with one query
-# after the other, and the next panel is prefetched at the same time. This constant is the largest
-# number of words in a run. However, a run always contains at least one panel, and never more than
-# 32 panels. One panel of 128 columns has this many words. We measured a search with four queries
-# among 1,000,000 items of 128 columns. With runs of one panel, this search is 1.3 times as fast as
-# with runs of 4 panels.
+# If there are several queries, the panels are divided into runs. All panels of a run are compared
+# with the first query, then with the second query, and so on. Meanwhile, the next panel is
+# prefetched. This constant is the largest number of words in a run. However, a run always contains
+# at least one panel, and never more than 32 panels. One panel of 128 columns has this many words.
+# We measured a search with four queries among 1,000,000 items of 128 columns. With runs of one
+# panel, this search is 1.3 times as fast as with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -232,7 +232,7 @@ def encode_queries(queries, items):
             all_words[i * words + word] = row_words[word]
     if not has_tile_registers(isa) and items.projection.words == 0:
         # A panel of items stores word j of 8 items side by side. Word j of the query is stored 8
-        # times in succession, so that it can be multiplied by these 8 words at once.
+        # times in succession, so that it can be multiplied by word j of all 8 items at once.
         all_words, per_query = repeated_words(all_words), words * GROUP
     return QueryCodes(all_words, per_query, corrections, bound_terms, steps)
 
@@ -326,8 +326,8 @@ def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffer
     )  # fmt: skip
     n_above = n_panels
     if minimum > -NEVER:
-        # Only a few estimates are above the minimum. Selecting the rank-th largest of these few
-        # estimates is faster than selecting it from all estimates.
+        # Only a few estimates are above the minimum. It is faster to select the rank-th largest
+        # estimate from these few than from all estimates.
         n_above = 0
         for p in range(n_panels):
             estimate = panel_estimates[p]

@@ -16,8 +16,8 @@ import numpy as np
 from .jit import kernel
 from .simd.memory import load_64_bits, prefetch
 
-# The prefetch distance: while one row or list is processed, the row or list this many places later
-# is prefetched.
+# The prefetch distance. While row i is processed, row i + _AHEAD is prefetched; lists are
+# prefetched in the same way.
 _AHEAD = 12
 # The number of bytes in a cache line.
 _LINE = 64

@@ -43,8 +43,8 @@ from .tiles import numbers_below
 # is then stored instead of the product of the slot.
 _DROPPED = np.int32(-(2**31))
 # The full codes of a slot can be multiplied alone, or together with the other slots of its panel.
-# Multiplying a slot alone takes longer, by the factor _COST_OF_SLOT + _COST_OF_QUERY * (number of
-# queries). We measured this factor on Zen 4.
+# Multiplying a slot alone takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as long
+# as multiplying it together with the other slots. We measured this factor on Zen 4.
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 
@@ -200,9 +200,9 @@ def _search_other_panels(
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # The threshold is the r-th largest of the best scores of the panels searched so far, so
-            # it rises as more panels are searched. A higher threshold drops more slots. The
-            # threshold is therefore computed again whenever the number of searched panels has
+            # Each searched panel has a best score. The threshold is the r-th largest of these best
+            # scores, so it rises as more panels are searched. A higher threshold drops more slots.
+            # The threshold is therefore computed again whenever the number of searched panels has
             # doubled.
             for i in range(n):
                 _raise_threshold(
@@ -221,7 +221,7 @@ def _search_other_panels(
                     largest_products, buffers.hits,
                 )  # fmt: skip
                 n_tried += 1
-        # If the queries are unlike the items, almost every slot has an upper bound that reaches the
+        # If the queries are unlike the items, the upper bounds of almost all slots reach the
         # threshold. Multiplying the full codes of whole panels is then faster.
         is_costly |= n_tried >= PANELS_TRIED and projection_costs_more(n_hits, n_tried, n, items)
 

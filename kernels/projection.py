@@ -78,9 +78,9 @@ class ProjectedQueries(NamedTuple):
     min_products: Any
 
 
-# Queries are projected only if a sufficient share of their squared norms lies along the axes: at
-# least _MIN_SHARE times the corresponding share of the items. Both shares are estimated from 32
-# axes, with relative errors of up to 25 %.
+# Queries are projected only if the share of their squared norms along the axes is at least
+# _MIN_SHARE times the corresponding share of the items. Both shares are estimated from 32 axes,
+# with relative errors of up to 25 %.
 _MIN_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.

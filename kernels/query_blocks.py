@@ -62,9 +62,9 @@ from .simd.panel import (
 from .simd.tile_scores import multiply_group, multiply_item, score_panel, score_panel_by_item
 from .tiles import aligned_empty
 
-# The rounding error of a refined score is less than two units. A unit is the product of two steps:
-# the step of the query and the step of the panel. The step of the panel is at most 1 / 127 of the
-# largest norm of an item.
+# The rounding error of a refined score is less than two units. One unit is the step of the query
+# times the step of the panel. The step of the panel is at most 1 / 127 of the largest norm of an
+# item.
 _ROUNDING_OF_REFINED = np.float32(2.0 / 126.0)
 
 

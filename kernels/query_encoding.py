@@ -22,19 +22,20 @@ from .simd.panel import PANEL
 from .simd.quantise import largest_group_sum, measure_row, quantise_row
 from .simd.row_products import row_product
 
-# The largest weight by which a query multiplies the offset of an item. The offset, multiplied by
-# the weight, is added to the inner product, which is not weighted. With a larger weight, a float32
-# sum of the inner product and the weighted offset would not be precise enough.
+# The largest weight by which a query multiplies the offset of an item. The weighted offset is then
+# added to the inner product, which has no weight of its own. With a larger weight, a float32 sum of
+# the inner product and the weighted offset would not be precise enough.
 _MAX_OFFSET_WEIGHT = 2.0**20
 # A query is *ordinary* if its norm lies between these limits. The products of an ordinary query
 # with an item neither overflow nor vanish, provided that the item can be scored at all.
 _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
-# Some instruction sets add several neighbouring products in int16. If the products of several codes
-# of a query are added in this way, these codes form a group. In every group, the positive codes
-# must add up to at most this number, and so must the magnitudes of the negative codes.
+# Some instruction sets add several neighbouring products in int16. Codes of a query form a group if
+# their products are added to each other in int16. In every group, the positive codes must add up to
+# at most this number. The magnitudes of the negative codes must also add up to at most this number.
 _LARGEST_INT16_SUM = 128
-# The largest magnitude of a code of a query's remainder. The codes of an item are multiplied as
-# numbers between 1 and 255, so the sum of two products then fits in int16.
+# The largest magnitude of a code of a query's remainder. In products, the codes of an item are
+# numbers between 1 and 255. With this limit on the codes of the remainder, the sum of two products
+# fits in int16.
 _LARGEST_REMAINDER_CODE = np.float32(63.0)
 
 

@@ -347,8 +347,8 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 # bytes per row, the columns, the words per packed row, and the words per projected row.
 _NUMBER_TYPE, _ROW_BYTES, _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 7)
 TABLE_SIZE = _PROJECTED_WORDS + 1
-# ``array_at`` makes an array from an address. The new array has the type of the last argument,
-# which is one of these empty arrays.
+# ``array_at`` makes an array from an address. The last argument of ``array_at`` is one of these
+# empty arrays, and determines the type of the new array.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 

@@ -18,7 +18,7 @@ from .simd.pair_products import product
 # of 16 or 32 rows. With a prefetch distance of 4 rows, scoring a pair takes 160 ns.
 _AHEAD = 16
 # The number of input rows that are multiplied by the matrix `root` at the same time. A row of
-# `root` that has been loaded once serves all of these input rows.
+# `root` is loaded only once for all of these input rows.
 _ROWS = 4
 # The number of rows that are hashed at the same time. Each step of a hash needs the result of the
 # previous step. While one hash waits for this result, the CPU computes steps of the other hashes.

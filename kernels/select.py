@@ -12,8 +12,8 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 
 # The gaps of Shell's sort. Source of _CIURA: Ciura, Best increments for the average case of
-# Shellsort, FCT 2001. To get a number of _LARGER, multiply the next smaller gap by 2.25 and round
-# the result down to an integer.
+# Shellsort, FCT 2001. Each gap in _LARGER is 2.25 times the next smaller gap, rounded down to an
+# integer.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
@@ -194,8 +194,8 @@ def _move_best(keys, rows, count, bound, ties):
     for i in range(count):
         if keys[i] == bound:
             n_equal += 1
-    # If the key of an entry equals the bound, the entry is moved only if its row number is at most
-    # last_row. If last_row is -1, every entry whose key equals the bound is moved.
+    # An entry whose key equals the bound is moved only if its row number is at most last_row. If
+    # last_row is -1, every entry whose key equals the bound is moved.
     last_row = rows[0] * 0 - 1
     if n_equal > ties:
         last_row = _nth_lowest_row(keys, rows, count, bound, ties)

@@ -21,8 +21,8 @@ from .simd.sparse_row import AHEAD, fence, gram_row, scatter_row, sum_row
 _VALIDATED_AT_ONCE = 4096
 # The rows of a dense matrix are prefetched if the matrix has more than this number of bytes. A
 # matrix of at most this size stays in the first-level or second-level cache, so prefetching would
-# take more time than it saves. The limit is lower for rows that are changed, because the CPU waits
-# longer for them than for rows that are only read (docs/dev/costs.md, "Sparse products").
+# take more time than it saves. The limit is lower for rows that are changed than for rows that are
+# only read, because the CPU waits longer for changed rows (docs/dev/costs.md, "Sparse products").
 _LARGE_IF_READ = 1 << 20
 _LARGE_IF_CHANGED = 1 << 18
 # The number of rows that are multiplied between two rounds of prefetches.

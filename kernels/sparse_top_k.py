@@ -138,8 +138,8 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
         return tiny
     for at in range(0, groups, lanes):
         largest_of_groups(sums, factors, at * GROUP, maxima, at)
-    # Only groups with a positive sum are kept. Most groups contain no item that has a column in
-    # common with a sparse query.
+    # Only groups with a positive sum are kept. In most groups, no item shares a column with a
+    # sparse query.
     count = 0
     for group in range(groups):
         largest = maxima[group]

@@ -68,7 +68,7 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# Stage 1 of _sweep finds more hits per tile than stage 2, by about this factor, because the
+# Stage 1 of _sweep finds about _HITS_OF_STAGE_1 times as many hits per tile as stage 2, because the
 # thresholds of stage 1 are estimated from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # The panels of a task are divided into 2^_SHARING_SHIFT parts of equal size. Before each part, the
@@ -157,8 +157,8 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
             sample.is_searched[p - first_panel] = stage == 1
             if stage == 2 and p >= raise_at and items.projection.words > 0:
                 # With a higher threshold, the projected codes drop far more pairs. The k-th best
-                # score rises with the number of searched items, so the threshold is raised whenever
-                # this number has doubled.
+                # score rises as more items are searched, so the threshold is raised whenever the
+                # number of searched items has doubled.
                 raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             if stage == 2 and p >= share_at and settings.is_shared:

@@ -30,7 +30,7 @@ TWO = np.float32(2)
 # The residual s - x * a is treated as zero if its squared norm is below this fraction of |s|^2.
 # For a user with only one item, the residual is zero except for rounding errors.
 ROUNDING = np.float32(1e-10)
-# The logit of pool items with which the user has interacted. An item with this logit has no weight
+# The logit of a pool item with which the user has interacted. An item with this logit has no weight
 # as a negative sample.
 MASKED = np.float32(-np.inf)
 

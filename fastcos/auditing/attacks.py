@@ -15,19 +15,19 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# An attack tries to remove one neighbour from the list of an item. It first looks for dimension
-# weights under which the next k entries of the list move closer to the item. If these weights do
+# An attack tries to remove one neighbour from the list of an item. The attack first looks for
+# dimension weights that move the next k entries of the list closer to the item. If these weights do
 # not remove the neighbour, the attack tries single competing items, at most _COMPETITORS of them.
 # For each competing item, it looks for weights that move this competing item closer.
 _COMPETITORS = 1
 # The list of an item contains its k nearest neighbours and the next N_LISTED items. An attack has
-# removed a neighbour of an item if at least k entries of the list of the item are now nearer to the
-# item than this neighbour is.
+# removed a neighbour of an item if at least k other entries of the item's list are now nearer to
+# the item than this neighbour.
 N_LISTED = 48
 # An attack tries only an ascending list of condition numbers, which are called levels. The
-# logarithm of each level is 3 % larger than the logarithm of the previous level; the exact factor
-# is exp(_LEVEL_STEP). Rounding a radius up to a level therefore raises its logarithm by at most
-# 3 %.
+# logarithm of each level is exp(_LEVEL_STEP) times the logarithm of the previous level, and thus
+# about 3 % larger. Rounding a radius up to a level therefore raises the logarithm of the radius by
+# about 3 % at most.
 _LEVEL_STEP = 0.03
 
 

@@ -27,12 +27,13 @@ from fastcos.validation import Floats, Integers
 # certificate halves the interval, at most DEPTH times. A certificate examines all 2^DEPTH intervals
 # only if the condition number is near the radius.
 DEPTH = 6
-# If a longer list of competing items could raise the radius of an edge, the edge is examined again
-# with a list that is _GROWTH times as long.
+# If a longer list of competing items could raise the radius of an edge, the list is made _GROWTH
+# times as long, and the edge is examined again.
 _GROWTH = 8
 # A search tries only an ascending list of condition numbers, which are called levels. The logarithm
-# of each level is 1 % larger than the logarithm of the previous level; the exact factor is
-# exp(_LEVEL_STEP). Rounding a radius down to a level therefore lowers its logarithm by at most 1 %.
+# of each level is exp(_LEVEL_STEP) times the logarithm of the previous level, and thus about 1 %
+# larger. Rounding a radius down to a level therefore reduces the logarithm of the radius by at most
+# 1 %.
 _LEVEL_STEP = 0.01
 # The logarithm of the lowest condition number that a search tries. A map with the condition number
 # exp(_MIN_LOG_LEVEL) is so near to the identity that it does not change float32 rows.

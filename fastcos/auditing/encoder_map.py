@@ -203,11 +203,11 @@ def map_encoder(
     # The final map is fitted on all texts, whereas the map of a fold is fitted on only nine tenths
     # of the texts. The final map therefore has a larger overlap than the maps of the folds. To
     # estimate the increase, the function fits a second map for each fold. The second map of a fold
-    # is fitted on half of the texts on which the first map was fitted. ``gain`` is the mean overlap
-    # of the first maps of all folds, minus the mean overlap of their second maps. Let m be the
-    # number of texts on which a map is fitted. The final map is expected to have the mean overlap
-    # of the first maps, plus a share of ``gain``. This share is 10 % if the error of a map is
-    # proportional to 1 / m, and 15 % if the error decreases linearly with log m.
+    # is fitted on a random half of the texts of the first map. ``gain`` is the mean overlap of the
+    # first maps minus the mean overlap of the second maps. Let m be the number of texts on which a
+    # map is fitted. The expected overlap of the final map is the mean overlap of the first maps
+    # plus a share of ``gain``. If the error of a map is proportional to 1 / m, this share is 10 %.
+    # If the error of a map decreases linearly with log m, this share is 15 %.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

@@ -107,8 +107,8 @@ def search_rescalings(
         codes[test_rows]
     ):
         # The search sample and the test sample must each contain pairs with the same label and
-        # pairs with different labels. If a sample contains only one of these two kinds of pairs, no
-        # search is run, and the audited embeddings are evaluated on all items.
+        # pairs with different labels. If one of the samples lacks pairs of one kind, no search is
+        # run, and the audited embeddings are evaluated on all items.
         search_rows, test_rows = np.arange(0), np.arange(len(rows))
     X = unit_rows(rows[search_rows]) if len(search_rows) else rows[search_rows].astype(np.float64)
     pairs = np.triu_indices(len(search_rows), 1)
@@ -158,8 +158,8 @@ def _ascend(
             A[pairs] = slopes
             A += A.T
             # Let c be the cosine of the unit rows u and v. The derivative of c with respect to ln
-            # w_l is u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of these
-            # derivatives over all pairs, weighted by the entries of A.
+            # w_l is u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is a weighted sum of the
+            # derivatives of all pairs. The weights are the entries of A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2

@@ -276,7 +276,7 @@ def _fit_linear_map(
     Return the image of ``source`` under the map, the condition number of the map, and the R² of the
     map. R² is the share of the squared norm of ``target`` that the map explains.
     """
-    # The triangular factor of (source, target) determines the least squares solution.
+    # The least squares solution can be computed from the triangular factor of (source, target).
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))
     d = source.shape[1]
     R_source, R_target = R[:, :d], R[:, d:]

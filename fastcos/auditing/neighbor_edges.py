@@ -149,9 +149,9 @@ def nearest_items(
     queries = memmap.take_rows("items", sample.items, sample.rows)
     neighbors = index.search(queries, length + 1, **options)
     is_removed = neighbors.indices == sample.rows[:, np.newaxis]
-    # Each item is removed from its own list. If an item has many duplicates, its list may contain
-    # only duplicates, and not the item itself. In this case, the last duplicate in the list is
-    # removed instead of the item.
+    # Each item is removed from its own list. If an item has many duplicates, they may fill its
+    # list, so that the list does not contain the item itself. In this case, the last duplicate in
+    # the list is removed.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(

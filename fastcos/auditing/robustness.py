@@ -37,8 +37,8 @@ def robustness_curve(
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a
     # condition number only if its certified radius is larger than this condition number. Each entry
     # of ``levels`` is therefore slightly larger than the condition number at the same index. An
-    # edge counts as removed at a condition number if an attack has removed it by a rescaling with
-    # at most this condition number. The attacks therefore try exactly the numbers in
+    # edge counts as removed at a condition number κ if an attack has removed it with a rescaling
+    # whose condition number is at most κ. The attacks therefore try exactly the numbers in
     # ``conditions``.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
@@ -59,10 +59,10 @@ def robustness_curve(
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
-        # number. The largest share of neighbours that a map can replace therefore never falls as
-        # the condition number rises. Every rescaling is a linear map. At each condition number, the
-        # share of neighbours that a linear map can replace is therefore at least as large as the
-        # share that a rescaling can replace.
+        # number. As the condition number rises, the largest share of neighbours that a map can
+        # replace therefore never falls. Every rescaling is a linear map. At each condition number,
+        # linear maps can therefore replace at least as large a share of the neighbours as
+        # rescalings can.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

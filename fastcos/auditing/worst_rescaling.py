@@ -22,8 +22,8 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")
-# If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
-# counted for all items. If there are more than _ALL_ROWS items, the search uses a sample of
+# If there are at most _ALL_ROWS items, the search uses all of them, and also counts the replaced
+# neighbours of all of them. If there are more than _ALL_ROWS items, the search uses a sample of
 # _SEARCHED_ROWS items. In this case, replaced neighbours are counted for at most _ALL_ROWS items
 # that are not in the sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
@@ -34,27 +34,27 @@ _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
 # If the search uses a sample, an audit uses only _MIN_STARTS starting points. With more starting
-# points, the search would find a map that replaces more neighbours of the sampled items, but not
-# more neighbours of other items. If the search uses all items, it has _START_BUDGET / (rows *
-# dimensions) starting points, but at least _MIN_STARTS and at most N_STARTS. For 1,000 items with
-# 50 dimensions, an audit uses 4 starting points. The share of replaced neighbours is 0.2 percentage
-# points higher with 4 starting points than with 2.
+# points, the search would find a map that replaces more neighbours of the sampled items. However,
+# this map would not replace more neighbours of other items. If the search uses all items, it has
+# _START_BUDGET / (rows * dimensions) starting points, but at least _MIN_STARTS and at most
+# N_STARTS. For 1,000 items with 50 dimensions, an audit uses 4 starting points. The share of
+# replaced neighbours is 0.2 percentage points higher with 4 starting points than with 2.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# In one search, the number of trial flips of weights is _FLIPS_PER_DIMENSION times the number of
-# dimensions. A search on a sample tries only half of this number. With more flips, the search would
-# find a map that replaces more neighbours of the sampled items, but this map would not replace more
-# neighbours of other items. A search for a linear map always tries half of _FLIPS_PER_DIMENSION
-# flips per dimension, even if the search uses all items. For 1,000 items with 50 dimensions, a
-# search uses all items. If such a search tried twice as many flips, the share of replaced
-# neighbours would increase by only 0.3 percentage points.
+# One search tries _FLIPS_PER_DIMENSION flips of weights per dimension. A search on a sample tries
+# only half as many flips. With more flips, the search would find a map that replaces more
+# neighbours of the sampled items. However, this map would not replace more neighbours of other
+# items. A search for a linear map always tries half of _FLIPS_PER_DIMENSION flips per dimension,
+# even if the search uses all items. For 1,000 items with 50 dimensions, a search uses all items. If
+# such a search tried twice as many flips, the share of replaced neighbours would increase by only
+# 0.3 percentage points.
 _FLIPS_PER_DIMENSION = 12
-# If no flip of a single weight replaces more neighbours, the search flips this number of weights
-# together, and continues.
+# If no flip of a single weight increases the number of replaced neighbours, the search flips this
+# many weights together, and continues.
 _FLIPPED_TOGETHER = 3
-# A map replaces a neighbour of a sampled item by a competing item if, after the map, the competing
-# item is nearer to the sampled item than the neighbour is. Let z be the artanh of the cosine
-# between an item and the sampled item. The gap between a competing item and a neighbour is the z of
-# the neighbour minus the z of the competing item. Let κ be the condition number. If the gap exceeds
+# A map replaces a neighbour of a sampled item by a competing item if, under the map, the competing
+# item is nearer to the sampled item than the neighbour. Let z be the artanh of the cosine between
+# an item and the sampled item. The gap between a competing item and a neighbour is the z of the
+# neighbour minus the z of the competing item. Let κ be the condition number. If the gap exceeds
 # _PROVEN_GAP * log(κ), the competing item cannot replace the neighbour under any map (Theorem 6).
 # To save time, the search leaves out all competing items whose gap exceeds _SEARCH_GAP * log(κ).
 # With a _SEARCH_GAP of 0.6, the search in a small model would miss some of the edges that a map can
@@ -62,8 +62,8 @@ _FLIPPED_TOGETHER = 3
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The number of removed edges is a step function without a useful gradient. The first starting
 # points are therefore computed from the gradient of a smoothed count of removed edges. For each of
-# these starting points, _WIDTHS contains one width of the smoothing. A width is given as a multiple
-# of the largest change of a score that a map can cause.
+# these starting points, _WIDTHS contains one width of the smoothing. The unit of a width is the
+# largest change that a map can cause in a score.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step of the search uses the next
 # width. A step starts from the map that the previous step found, and computes the gradient at this

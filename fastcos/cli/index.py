@@ -188,9 +188,9 @@ def _search(args: argparse.Namespace) -> int:
             by_position = index.similar(query_ids, **settings)
         else:
             by_position = index.search(queries, progress=progress, **settings)
-    # A search returns positions in the index, but the printed results need positions in `ids`. For
-    # each position in the index, the array `numbers` contains the position of the same item in
-    # `ids`. The last entry of `numbers` is -1, so that the padding value -1 stays -1.
+    # A search returns positions in the index, but the printed results need positions in `ids`. The
+    # item at position p of the index is at position numbers[p] of `ids`. The last entry of
+    # `numbers` is -1, so that the padding value -1 stays -1.
     numbers = np.full(index.n_positions_ + 1, -1)
     numbers[index.positions_of(ids)] = np.arange(len(ids))
     neighbors = Neighbors(numbers[by_position.indices], by_position.scores)

@@ -36,7 +36,7 @@ COMMANDS = {
     "doctor": "show settings of this machine and possible problems",
     "warmup": "compile every kernel now, for container images and servers",
 }
-# The exit status that shells report for a process that SIGPIPE has ended.
+# The exit status that shells report if SIGPIPE has ended a process.
 CLOSED_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\

@@ -30,9 +30,9 @@ VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
 _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or popularity"}
 # If a table has at most this many columns, messages list the names of all its columns.
 _MAX_NAMES = 5
-# A warning is printed if the _FEW_CELLS largest cells of a table contribute more than _LARGE_SHARE
-# of the sum of squares of all cells. In a table of fewer than 1,000 cells, only the largest 1 % of
-# the cells are considered, but at least one cell.
+# A warning is printed if the squares of the _FEW_CELLS largest cells of a table add up to more than
+# _LARGE_SHARE of the sum of all squares. If a table has fewer than 1,000 cells, only 1 % of its
+# cells (the largest ones, and at least one) are considered.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 RESCALING_SYMBOLS = (
     "Σ holds the singular values of the interactions, S = Σ² / (Σ² + λ), and λ is the strength of "

@@ -301,11 +301,12 @@ def _products(dtype: str) -> None:
     svd_residuals(X, randomized_svd(X, 5))
     tall = sp.csr_array(_vectors(dtype, 500) @ _vectors(dtype, 500).T)
     randomized_svd(tall, 2), randomized_svd(tall, 2, tol=1e-9)
-    # Two threads sum one group of columns each, and then join the groups. On a machine with one
-    # core, these columns would form a single group without the argument n_threads.
+    # Each of two threads computes the sums of one group of columns, and the groups are then joined.
+    # On a machine with one core, these columns would form a single group without the argument
+    # n_threads.
     rmatmul(X[:80], np.tile(users[:80], 2), n_threads=2)
-    # Multiply by a dense factor that is larger than the cache of the processor, and by the same
-    # factor in one piece. The caches of processors differ, so a small cache is pretended.
+    # Multiply by a dense factor twice: in one piece, and cut into pieces as if it were larger than
+    # the cache of the processor. The caches of processors differ, so a small cache is pretended.
     n, p, per_row = 2**9, 2**9, 2**7
     columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
     indptr = np.arange(0, n * per_row + 1, per_row)

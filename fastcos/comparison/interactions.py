@@ -53,8 +53,8 @@ from fastcos.validation import Integers
 
 # Rescalings are scored on a sample of n items. Measures rank a larger sample, which contains
 # RANKED_PER_SAMPLED * n items. Each of the ranked items has a label or has been seen by one of the
-# evaluated users. For n = 2,000, the measures rank 10,000 items. Even a label that only 0.2 % of
-# the items have then occurs 20 times.
+# evaluated users. For n = 2,000, the measures rank 10,000 items. Even a label of only 0.2 % of the
+# items then occurs 20 times.
 RANKED_PER_SAMPLED = 5
 # The columns of X can be compared without a model. The comparison takes this number of bytes of
 # memory per entry of X, whether the entry is zero or not. Each entry is stored twice in float32: in

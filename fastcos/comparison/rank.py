@@ -14,8 +14,8 @@ from fastcos.models.linear_mf import LinearMF
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
-# The default ranks, in about equal steps on a logarithmic scale up to twice the rank that the paper
-# uses.
+# The default ranks. They grow in about equal steps on a logarithmic scale, up to twice the rank of
+# the paper.
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 35, 50, 100)
 # Number of evaluated users. For 2,000 users, the standard error of a mean of scores from 0 to 1 is
 # at most 0.011.
@@ -157,9 +157,10 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
     """
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # In ``compare``, the default λ is σ², where σ is the (rank / 5)-th largest singular value.
-        # For the rank of the paper, which is 50, σ is the tenth largest singular value. This
-        # function uses the tenth largest singular value for every rank of at least 10.
+        # Number the singular values from the largest. In ``compare``, the default λ is the square
+        # of the singular value with the number rank / 5. For the rank of the paper, which is 50,
+        # this is the tenth largest singular value. This function uses the tenth largest singular
+        # value for every rank of at least 10.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 

@@ -14,9 +14,8 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
 
 # Empty rows and columns take memory, but they take no space in a file. A tiny file with many empty
-# rows could make the reader allocate a large amount of memory. Therefore the number of rows and the
-# number of columns must each be at most _FREE_SIDE plus _SIDE_PER_ENTRY times the number of
-# entries.
+# rows could make the reader allocate a large amount of memory. Therefore neither the number of rows
+# nor the number of columns may exceed _FREE_SIDE + _SIDE_PER_ENTRY * (number of entries).
 _FREE_SIDE = 1_000_000
 _SIDE_PER_ENTRY = 64
 

@@ -23,9 +23,9 @@ LARGEST_FREE_SIZE = 1 << 30
 # Compressed text may expand to this number of bytes, even if the file is very small. After the text
 # has been converted to rows of numbers, it takes up to 16 times as many bytes.
 LARGEST_FREE_TEXT = 1 << 24
-# If a text takes more than LARGEST_FREE_TEXT bytes, it must be at most this many times as large as
-# the compressed file. If other content takes more than LARGEST_FREE_SIZE bytes, it must be at most
-# this many times as large. Tables typically expand by a factor of 3 to 30.
+# A text of more than LARGEST_FREE_TEXT bytes may be at most this many times as large as the
+# compressed file. The same limit applies to other content of more than LARGEST_FREE_SIZE bytes.
+# Tables typically expand by a factor of 3 to 30.
 LARGEST_RATIO = 100
 # Byte order marks and their encodings. UTF-32 comes before UTF-16, because the mark of UTF-32
 # begins with the mark of UTF-16.

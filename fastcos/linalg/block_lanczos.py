@@ -74,8 +74,8 @@ class SVDProgress:
         """Start to count the columns of an iteration, or of its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
-        # Most iterations end before the first restart. The first estimate of the total number of
-        # columns is therefore the size of the basis at a restart.
+        # Most iterations end before the first restart. The size of the basis at a restart is
+        # therefore the first estimate of the total number of columns.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)

@@ -47,7 +47,8 @@ _EVEN_BLOCKS = 4
 # A panel is a group of columns of a factor. Each row of a panel has this number of bytes, which is
 # enough for 64 float32 columns.
 _PANEL_BYTES = 256
-# Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
+# Column numbers, and offsets within a block, are stored as int32 if none of them exceeds this
+# number.
 LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes does not fit into the caches, so the caller must read it
 # from memory. Kernels therefore bypass the caches when they write a product of this size to memory,
@@ -61,24 +62,23 @@ _NARROWEST_GROUP = 8
 # piece after the other. A is cut only if an average row of X has at least this many non-zeros per
 # piece. On an Intel CPU, we timed the product X A twice: once with A cut into pieces of 1 MiB, and
 # once with A in one piece. When an average row of X had 20 non-zeros per piece, cutting A made the
-# product 1.7 times as fast. When an average row had only 7 non-zeros per piece, the product with
-# pieces took 1.4 times as long as the product with A in one piece. On an AMD CPU (Zen 5), we
-# multiplied an X with 20,000 columns and 60 non-zeros per row. Cutting A into five pieces doubled
-# the time of this product.
+# product 1.7 times as fast. When an average row had only 7 non-zeros per piece, cutting A made the
+# product take 1.4 times as long. On an AMD CPU (Zen 5), we multiplied an X with 20,000 columns and
+# 60 non-zeros per row. Cutting A into five pieces doubled the time of this product.
 NNZ_PER_PIECE = 8
-# If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
-# of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
-# replaces the transposed blocks. Transposed blocks save time only if X has many columns. We timed
-# the product for a Q with 64 columns. When X had 84,432 columns, transposed blocks reduced the time
-# by 35%; when X had 40,000 columns, by 20%. When X had 17,192 columns, transposed blocks increased
-# the time by 90%.
+# If the sums of a panel take at least this many bytes, X'(X Q) is computed from transposed blocks
+# of X. This applies even to an X whose rows have few non-zeros. If there is only one part, the
+# transpose of X replaces the transposed blocks. Transposed blocks save time only if X has many
+# columns. We timed the product for a Q with 64 columns. When X had 84,432 columns, transposed
+# blocks reduced the time by 35%. When X had 40,000 columns, transposed blocks reduced the time by
+# 20%. When X had 17,192 columns, transposed blocks increased the time by 90%.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
 # X or its blocks are transposed only after the operator has multiplied this many columns.
 # Transposing takes time, and only later products get faster. For a single product with few columns,
-# transposing would therefore take longer than it saves.
+# transposing would therefore take more time than it saves.
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one in 30 entries of X is non-zero.
 _DENSE_GRAM_SHARE = 30

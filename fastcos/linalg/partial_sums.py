@@ -18,8 +18,8 @@ from fastcos.kernels import sparse
 # added to the total at the end. With this many non-zeros per column, clearing and adding the arrays
 # takes little time compared with the product (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# The rows are usually divided into at most this number of parts. More parts are allowed only if
-# each of _MAX_PARTS parts would have more than _LARGEST_PART non-zeros.
+# The rows are usually divided into at most this number of parts. More parts are allowed only if X
+# has more than _MAX_PARTS * _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24
@@ -27,8 +27,8 @@ _LARGEST_PART = 1 << 24
 # gets the same number of parts. If X has 3 million non-zeros, X'(X Q) takes 5% less time with 4
 # parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# Memory holds the sums of at most this number of parts per thread. Whenever all sums in memory have
-# been computed, the threads wait for each other, and the sums are added to the total.
+# For each thread, the sums of at most this many parts are in memory at the same time. When these
+# sums have been computed, the threads wait for each other, and the sums are added to the total.
 _SUMS_PER_THREAD = 8
 
 

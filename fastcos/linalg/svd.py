@@ -18,9 +18,10 @@ from fastcos.validation import Floats
 # If the smaller dimension of X is at most this number, direct_svd computes a dense
 # eigendecomposition.
 DENSE_SIDE = 2048
-# If at least 1 / _DENSE_SHARE of all triplets are requested, direct_svd and randomized_svd compute
-# a dense eigendecomposition, because Lanczos would take longer. The task "svd" of
-# bench/compare/tasks.py measures the times of Lanczos and of the dense eigendecomposition.
+# If at least 1 / _DENSE_SHARE of all triplets are requested, Lanczos takes longer than a dense
+# eigendecomposition. direct_svd and randomized_svd then compute the dense eigendecomposition. The
+# task "svd" of bench/compare/tasks.py measures the times of Lanczos and of the dense
+# eigendecomposition.
 _DENSE_SHARE = 5
 # If no entry exceeds this magnitude, the sum of 10^6 squared entries does not overflow in float32.
 _LARGEST_FLOAT32 = 1e15

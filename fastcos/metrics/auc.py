@@ -361,8 +361,8 @@ def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
     cuts = []
     for stratum in range(1, n_strata):
         n_below = -(-stratum * n_pairs // n_strata)
-        # Count the pairs whose level is at most x. Find by bisection the smallest float x for which
-        # this count is at least n_below.
+        # Bisection finds the smallest float x for which at least n_below pairs have a level of at
+        # most x.
         low, high = np.nextafter(2 * levels[0], -np.inf), 2 * levels[-1]
         while (middle := low + (high - low) / 2) not in (low, high):
             if pair_reductions.pairs_at_most(levels, middle) >= n_below:

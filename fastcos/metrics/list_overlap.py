@@ -171,7 +171,8 @@ def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Inte
     for start in range(0, len(a), step):
         block = slice(start, start + step)
         items = np.concatenate([a[block], b[block]], axis=1)
-        # The sort is stable, so that an item of list a comes before the same item of list b.
+        # If both lists contain an item, the stable sort places the entry of list a before the entry
+        # of list b.
         order = np.argsort(items, axis=1, kind="stable")
         items = np.take_along_axis(items, order, axis=1)
         rows, columns = np.nonzero((items[:, 1:] == items[:, :-1]) & (items[:, 1:] >= 0))

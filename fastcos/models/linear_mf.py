@@ -35,8 +35,8 @@ _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
 # Let σ be the (_KNEE_SHARE * k)-th largest singular value. The default λ suppresses the directions
-# whose singular values are smaller than σ. In the simulation of the paper, this default λ and the λ
-# of the paper suppress about the same directions.
+# whose singular values are smaller than σ. In the simulation of the paper, the default λ suppresses
+# about the same directions as the λ of the paper.
 _KNEE_SHARE = 0.2
 
 

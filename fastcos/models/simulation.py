@@ -54,8 +54,8 @@ _SMALLEST_DRAWN_EXPONENT = 0.1
 # In a race, the kernel draws a random key for every item, and selects the items with the best keys.
 # If a user interacts with at least a quarter of all items (1 / _RACE_SHARE), the kernel selects the
 # user's items by a race. Otherwise, the kernel draws one item after another and ignores items that
-# the user already has. If n_items draws do not yield enough items for a user, the kernel selects
-# the missing items by a race.
+# the user already has. If a user still lacks items after n_items draws, the kernel selects the
+# missing items by a race.
 _RACE_SHARE = 4
 # Number of interactions that a thread draws in one task. A task takes about 20 ms.
 _WORK_PER_BLOCK = 100_000

@@ -27,10 +27,9 @@ _state = _State()
 # until no thread of the process is running BLAS. A call that may use several BLAS threads holds
 # _locks[0], so that only one call of this kind runs at a time. Without this rule, two calls that
 # start the threads of OpenBLAS at the same time after a fork would hang. Waiting for _locks[0]
-# costs hardly any time, because OpenBLAS runs calls with several threads one after the other in any
-# case. A call that is limited to one BLAS thread does not hold _locks[0], but one of the other
-# locks. The id of the calling thread decides which lock this is, so that two limited calls rarely
-# wait for each other.
+# costs hardly any time, because OpenBLAS itself never runs two multi-threaded calls at the same
+# time. A call that is limited to one BLAS thread holds one of the other locks instead. This lock is
+# chosen by the id of the calling thread, so that two limited calls rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 

@@ -111,8 +111,8 @@ class _State:
         self.n_threads = 0
         self.places = _Places()
         self.is_forked = is_forked
-        # This is None until prange has been tried in this process. Afterwards, it is "" if prange
-        # is safe; otherwise, it is the reason why prange is not safe.
+        # ``prange_fault`` is None until prange has been tried in this process. Afterwards, it is an
+        # empty string if prange is safe, and otherwise the reason why prange is not safe.
         self.prange_fault: str | None = None
         # The cached attributes that threads are computing now. Each key consists of the id of an
         # object and the name of its attribute. Each value consists of the lock of the attribute and

@@ -21,8 +21,8 @@ from fastcos.validation import Floats, Integers
 # The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
 # The bytes that a listed item takes while its list is scored and ordered. The position, the row
-# number and the score of the item are all stored twice: once in the list of the query, and once in
-# an array of several lists, which are padded to the same length.
+# number and the score of the item are all stored twice. One copy is in the list of the query. The
+# other copy is in an array of several lists, which are padded to the same length.
 _BYTES_PER_PAIR = 128
 # Some measures compute scores by a method of their own instead of a kernel. For such a measure, all
 # lists in a block are padded to the same length. A block of several lists has at most this many

@@ -75,7 +75,8 @@ def community_detection(
     min_cosine = as_threshold("threshold", threshold, get_measure("cosine"))
     pairs = neighbors_above(X, min_score=min_cosine)
     rows = np.repeat(np.arange(len(X)), np.diff(pairs.indptr))
-    # Every row is in its own neighbourhood, unless it is a zero row, whose cosine with itself is 0.
+    # Every nonzero row is in its own neighbourhood. The cosine of a zero row with itself is 0, so a
+    # zero row is in its own neighbourhood only if min_cosine is at most 0.
     with_itself = np.flatnonzero(X.any(axis=1) | (min_cosine <= 0))
     rows = np.concatenate([with_itself, rows])
     members = np.concatenate([with_itself, pairs.indices])

@@ -52,12 +52,13 @@ class CostModel:
     # "unpacked" would not pay off.
     min_work_unpacked: int = 2**28
     # Computing the float64 score of a row takes as long as comparing this many rows with one query
-    # by tiles. For rows of 384 float32 columns, a score takes as long as 7 comparisons if the row
-    # is in a cache, and as long as 16 comparisons if the row must be read from memory.
+    # by tiles. We measured rows of 384 float32 columns. If the row is in a cache, its score takes
+    # as long as comparing 7 rows. If the row must be read from memory, its score takes as long as
+    # comparing 16 rows.
     tile_rows_per_score: int = 16
     # A search that allows only some of the rows may still compare all rows by tiles. It must then
-    # read the codes of all rows. Reading these codes takes queries_per_filtered_sweep times as long
-    # as comparing them with one query.
+    # read the codes of all rows. Reading these codes takes as long as comparing them with
+    # queries_per_filtered_sweep queries.
     queries_per_filtered_sweep: int = 4
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
@@ -69,8 +70,8 @@ class CostModel:
     # mask takes time proportional to the number of all items.
     max_dropped_ids: int = 64
     # Equal rows are grouped only if a row has, on average, at least this many copies, including the
-    # row itself. If the average were lower, most groups would be single rows, and grouping would
-    # take longer than it saves.
+    # row itself. With a lower average, most groups would contain only one row, and grouping would
+    # take more time than it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items; each query searches one group -------------------------------------------
@@ -128,13 +129,14 @@ class CostModel:
     block_overhead_panels: float = 0.5
     # A search with many queries divides the queries among the threads. If there are more than
     # max_threads_without_ranges threads, the search may also divide the rows into ranges. The rows
-    # are divided only if this saves enough time: the estimated time with ranges, divided by the
-    # time without ranges, must be below max_share_of_time_in_ranges. The limit is below 1, because
+    # are divided only if this saves enough time: the estimated time with ranges must be less than
+    # max_share_of_time_in_ranges times the time without ranges. This factor is below 1, because
     # each range collects candidates of its own, which takes additional time.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
-    # The tasks share thresholds in at most this many passes over the rows. A further pass, without
-    # shared thresholds, follows only if a shared threshold was found to be damaged.
+    # In at most this many passes over the rows, the tasks share their thresholds with each other.
+    # Another pass follows only if a shared threshold was found to be damaged. In that pass, the
+    # tasks share no thresholds.
     max_sharing_passes: int = 2
     # The kernel ``self_join`` multiplies each pair of rows once instead of twice
     # (``plan._plan_self_join``). The kernel saves no time if there are fewer than
@@ -149,8 +151,8 @@ class CostModel:
     # number.
     min_seconds_per_joined_neighbor: float = 5e-7
     # A self-join compares pairs of blocks, in several rounds. A block has about
-    # panels_of_joined_block panels, but at least min_panels_of_joined_block, because starting the
-    # threads for every round takes time.
+    # panels_of_joined_block panels. It has at least min_panels_of_joined_block panels, because
+    # starting the threads for every round takes time.
     panels_of_joined_block: int = 64
     min_panels_of_joined_block: int = 16
     # During a self-join, every row has a buffer for candidates. For each of the k neighbours, the
@@ -172,9 +174,10 @@ class CostModel:
     # --- Candidates and the first threshold ------------------------------------------------------
 
     # The buffer of a query holds candidates. Its capacity is the lowest power of two that exceeds
-    # candidates_per_neighbor * k + candidates_besides, but at least min_capacity. Buffers of this
-    # size are rarely full before the end of the search. If the working memory is too small for
-    # buffers of this size, candidates_per_neighbor is replaced by min_candidates_per_neighbor.
+    # candidates_per_neighbor * k + candidates_besides. If this power of two is less than
+    # min_capacity, the capacity is min_capacity. Buffers of this size are rarely full before the
+    # end of the search. If the working memory is too small for buffers of this size,
+    # candidates_per_neighbor is replaced by min_candidates_per_neighbor.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
@@ -182,20 +185,19 @@ class CostModel:
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
     # threshold is the score that has a certain rank among these best scores. Let N be the number of
-    # rows in the sample that are among the k best of all rows. The rank is computed from the
-    # expected value of N plus threshold_deviations standard deviations of N, because N rarely
-    # exceeds this sum. The first threshold is therefore too high for only one query in a hundred.
-    # What happens to such a query depends on the search. If the search compares queries in blocks,
-    # it searches all rows again for a query whose first threshold is too high. If the search
-    # compares queries one by one, the kernel itself corrects the first threshold
-    # (``task_grid.guess_rank``). The search of the rows is then not repeated.
+    # rows in the sample that are among the k best of all rows. N rarely exceeds its expected value
+    # plus threshold_deviations times its standard deviation. The rank is computed from this sum.
+    # The first threshold is therefore too high for only one query in a hundred. What happens to
+    # such a query depends on the search. If the search compares queries in blocks, it searches all
+    # rows a second time for every query whose first threshold is too high. If the search compares
+    # queries one by one, the kernel itself corrects the first threshold (``task_grid.guess_rank``).
+    # The search of the rows is then not repeated.
     threshold_deviations: float = 2.33
     # Of every max_sample_stride consecutive panels, at least one is in the sample.
     max_sample_stride: int = 16
     # The sample contains at least this many panels, so that the estimate of the first threshold is
-    # reliable. If there are fewer panels, the sample contains all of them. For very few queries,
-    # this minimum is only half as large, because a search of very few queries scores the sampled
-    # panels twice.
+    # reliable. If there are fewer panels, the sample contains all of them. A search of very few
+    # queries scores the sampled panels twice, so the minimum for such a search is half as large.
     min_sampled_panels: int = 32
     # Because the codes have rounding errors, a margin is added to the rank of the first threshold.
     # The margin is rank_margin_of_sample if the sample contains only some of the panels, and
@@ -218,8 +220,8 @@ class CostModel:
     # columns, drawing the sample of rows would take longer than the projection saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
-    # If ``fit`` added no projection to an index, a projection may be added later, as soon as the
-    # searches of the index have performed this number of multiply-adds in total.
+    # If ``fit`` added no projection to an index, a projection may still be added after the searches
+    # of the index have performed this many multiply-adds in total.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
     # (docs/dev/costs.md, "AVX2"). With AVX2, min_work_to_project is therefore multiplied by a
@@ -246,10 +248,10 @@ class CostModel:
     # While a search for k neighbours reads the rows, the threshold of a query rises to the k-th
     # best score of the query. The rank of the threshold is its position among all scores of the
     # query, counted from the highest score. As the threshold rises, fewer scores are above it, so
-    # its rank decreases to k. Each pair (k, r) in threshold_ranks says that r is the average rank
-    # of the threshold during a search for k neighbours. For each number of axes, the costs are
-    # averaged over the values of k in usual_k; the number of axes with the lowest average is
-    # chosen.
+    # the rank of the threshold falls to k. Each pair (k, r) in threshold_ranks says that the
+    # average rank of the threshold is r during a search for k neighbours. For each number of axes,
+    # the costs are averaged over the values of k in usual_k. The number of axes with the lowest
+    # average cost is chosen.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -264,8 +266,8 @@ class CostModel:
     pair_cost_per_column: float = 2.0
     # A projection is added only if it is estimated to make the tiles at least this many times as
     # fast. The first number is for searches with few queries, and the second number is for searches
-    # with many queries. A smaller gain is not worth the cost: every query must first be projected,
-    # and computing the float64 scores takes as long as without a projection.
+    # with many queries. A smaller gain is not worthwhile for two reasons: every query must first be
+    # projected, and the projection does not shorten the computation of the float64 scores.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -288,11 +290,11 @@ class CostModel:
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
     # bias, and its state in the search.
     read_bytes_per_row: int = 160
-    # For each entry of a row, the number of bytes that are reserved for its int8 code while the row
+    # The number of bytes that are reserved for the int8 code of each entry of a row while the row
     # is encoded and packed.
     read_bytes_per_code: int = 2
-    # For each entry of a row, the number of bytes that are needed while the measure transforms the
-    # row in float64.
+    # The number of bytes that each entry of a row needs while the measure transforms the row in
+    # float64.
     read_bytes_per_encoded_entry: int = 16
     # The number of bytes for each neighbour of a query. Three rankings of the neighbours are in
     # memory at the same time, and each ranking stores 16 bytes per neighbour.
@@ -310,8 +312,8 @@ class CostModel:
     # The number of queries that a search in NumPy compares at once. More queries in one matrix
     # product would not reduce the time per query.
     numpy_batch_queries: int = 1024
-    # The bytes that a candidate takes in a search in NumPy. While the best candidates are selected,
-    # temporary copies of each candidate exist; the number includes the bytes of these copies.
+    # The bytes that a candidate takes in a search in NumPy. These bytes include the temporary
+    # copies of the candidate that exist while the best candidates are selected.
     numpy_bytes_per_candidate: int = 96
 
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
@@ -340,8 +342,8 @@ class CostModel:
     # The number of bytes that one thread can read from the caches per second.
     cached_bytes_per_second_of_thread: float = 6.0e10
     # For each instruction set, ``multiply_adds_per_second`` is the number of multiply-adds that one
-    # thread performs per second in full tiles. ``single_multiply_adds_per_second`` is the number of
-    # multiply-adds per second if queries are compared one by one.
+    # thread performs per second in full tiles. ``single_multiply_adds_per_second`` is the
+    # corresponding number for queries that are compared one by one.
     multiply_adds_per_second: tuple[tuple[str, float], ...] = (
         ("amx", 9.0e11), ("vnni", 3.5e11), ("avxvnni", 1.8e11), ("avx2", 1.0e11),
         ("avx512", 6.0e10), ("generic", 1.2e10),

@@ -161,7 +161,7 @@ def _of_tiles(
         rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += share * lanes * n_panels * costs.seconds_per_tile_lane / threads
-    # Candidates are collected separately in each range of panels, so the number of scored pairs is
+    # Each range of panels collects its own candidates, so the number of scored pairs is
     # proportional to the number of ranges.
     scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides) * grid.n_ranges
     scored = min(scored, float(n) * n_packed)

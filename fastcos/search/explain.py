@@ -312,9 +312,9 @@ def explain_groups(
         has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # Groups that are not small are searched in one of two ways. Each tuple describes one way. It
-    # contains a mask of the groups that are searched in this way, the number of threads that search
-    # one group, and the number of groups that are searched at the same time.
+    # Groups that are not small are searched in one of two ways. Each tuple describes one way. Its
+    # entries are a mask of the groups that are searched in this way, the number of threads per
+    # group, and the number of groups that are searched at the same time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),

@@ -25,8 +25,8 @@ from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
 
-# The largest number of steps by which _min_raw_scores lowers a raw score. Each step is twice as
-# long as the previous step.
+# _min_raw_scores lowers a raw score in at most this many steps. Each step is twice as long as the
+# previous step.
 _DOUBLINGS = 40
 # After the last step, a bisection halves the interval between the last two raw scores _HALVINGS
 # times. The remaining error is less than 2 % of the length of the last step.

@@ -79,8 +79,8 @@ class GroupSearch:
             for order in self._orders
         ]  # fmt: skip
         # A query whose group has no items has the group code -1. NumPy reads the index -1 as the
-        # last entry of an array. Therefore the last entry of _n_items is 0, and the last entry of
-        # _is_segment is False.
+        # last entry of an array. The last entries of _n_items and _is_segment are therefore the
+        # values for such a query: 0 and False.
         self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 
 # A search accepts any k up to this number, and pads the results if the index holds fewer items. A
-# search accepts a larger k only if the index has at least k positions. If k is larger than this
-# number and larger than the number of positions, it is probably a mistake, and the padding of the
-# results could use up the memory.
+# search accepts a larger k only if the index has at least k positions. A k that exceeds both this
+# number and the number of positions is probably a mistake, and the padding of its results could use
+# up the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
@@ -393,11 +393,11 @@ class SimilarityIndex:
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
         # A prepared search must meet three conditions, which the module ``prepared`` lists.
-        # ``is_plain`` says whether the arguments other than ``allowed`` and the ids meet the first
-        # condition. A prepared search is tried before the arguments are checked, because checking
-        # them takes longer than the search itself. If the caller has passed allowed_ids or
-        # exclude_ids, the ids must first be converted to positions. In this case, the prepared
-        # search is tried after the conversion, further below.
+        # ``is_plain`` says whether the first condition holds for all arguments except ``allowed``,
+        # ``allowed_ids`` and ``exclude_ids``. A prepared search is tried before the arguments are
+        # checked, because checking them takes longer than the search itself. If the caller has
+        # passed allowed_ids or exclude_ids, the ids must first be converted to positions. In this
+        # case, the prepared search is tried after the conversion, further below.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None
@@ -859,7 +859,7 @@ class SimilarityIndex:
         state = self._fitted_state()
         try:
             positions = state.find_positions(as_ids("id", [id]))
-        except (TypeError, ValueError):  # not a valid id, or of another type than the ids
+        except (TypeError, ValueError):  # an invalid id, or an id of the wrong type
             return False
         return bool(positions[0] >= 0)
 

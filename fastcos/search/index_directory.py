@@ -126,8 +126,8 @@ def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedInde
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)
         # ``fields`` contains the keys of the parts. The keys are random, so no other save can have
-        # chosen the same keys. If the header of the directory contains the same fields, it was
-        # therefore written by the interrupted save of this index.
+        # chosen the same keys. If the header of the directory contains the same fields, the
+        # interrupted save of this index must have written it.
         if saved_fields == json.loads(json.dumps(fields)):
             return dataclasses.replace(written, checksum=checksum)
     return None

@@ -247,8 +247,8 @@ def read_state(
         key = fields["key"]
         part = old_parts.get(key)
         n_saved = saved_fields.get(key, {}).get("removed")
-        # Items are only ever removed from a part, never restored. If the number of removed items of
-        # a part has not changed, the removed items are therefore still the same.
+        # Items are only ever removed from a part, never restored. If a part still has the same
+        # number of removed items, they are therefore the same items.
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment

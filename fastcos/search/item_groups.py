@@ -87,8 +87,8 @@ class SegmentOrder:
             if not group_segment.uses_numpy():
                 group_segment.scaling = self.scaling
             self._segments[group] = group_segment
-        # The group is packed when it is searched for the second time. If the group were packed in
-        # its first search, a single search with few queries would take longer than without packing.
+        # The group is packed when it is searched for the second time. In a single search with few
+        # queries, packing would take more time than it saves.
         else:
             group_segment.pack()
         return group_segment

@@ -200,8 +200,8 @@ def connected_items(pairs: sp.csr_array) -> NearDuplicates:
     ends = np.stack([entries.row[is_first], entries.col[is_first]], axis=1).astype(np.int64)
     scores = entries.data[is_first]
     best_first = np.argsort(-scores, kind="stable")
-    # A pair with the score 0 must connect its two items, but SciPy treats an entry with the value 0
-    # as missing. All scores are therefore replaced by 1.
+    # The two items of a pair must be connected even if their score is 0, but SciPy treats an entry
+    # with the value 0 as missing. All scores are therefore replaced by 1.
     pairs.data[:] = 1.0
     components = connected_components(pairs, directed=False)[1]
     _, first_items, labels = np.unique(components, return_index=True, return_inverse=True)

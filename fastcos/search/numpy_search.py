@@ -53,7 +53,7 @@ from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
 # _SAFE_NORMS maps a floating-point type to two norms. Products in this type are used only for rows
-# whose norms lie between these two norms, and for rows of zeros.
+# of zeros and for rows whose norms lie between these two norms.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # Before BLAS multiplies rows, this many entries are converted at once to the type of the product
 # (32 MiB of float32). BLAS is called once per conversion. On busy cores, every call of BLAS waits

@@ -34,8 +34,8 @@ _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
 # The smallest and the largest norm of rows that are safe for products in float32. If norms lie
-# between these two numbers, products do not overflow. Underflow then causes errors of less than a
-# tenth of the bound on rounding errors.
+# between these two numbers, products do not overflow. Products may underflow, but the resulting
+# errors are less than a tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
 # rows). The directions in the first sample are compared with each other. The 128^2 products that
@@ -44,7 +44,7 @@ _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # The smallest number of directions that are compared with each other. For n items, n // 32
 # directions are compared, but at least 32 and at most 128. Comparing 128 of 1,000 items would take
-# as long as packing all 1,000 items, which is 0.4 ms.
+# 0.4 ms, as long as packing all 1,000 items.
 _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
@@ -424,12 +424,12 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
 # rows is not always the best shift. The caller may already have subtracted another mean, such as
-# the mean of the users. If a row was much shorter than the subtracted mean, it now points in nearly
-# the opposite direction of this mean. The cosines of such rows differ from each other by less than
-# the error of the filter. Without a shift in this direction, nearly all pairs would be scored in
-# float64. In an earlier version, which lacked this shift, a search by the centred cosine took 60
-# times as long as a search by the plain cosine (docs/dev/benchmarks.md). If many rows are close to
-# one direction, the shift is therefore this direction instead of the mean.
+# the mean of the users. If the subtracted mean was much longer than a row, the difference points in
+# nearly the opposite direction of this mean. The cosines of such rows differ from each other by
+# less than the error of the filter. Without a shift in this direction, nearly all pairs would be
+# scored in float64. In an earlier version, which lacked this shift, a search by the centred cosine
+# took 60 times as long as a search by the plain cosine (docs/dev/benchmarks.md). If many rows are
+# close to one direction, the shift is therefore this direction instead of the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
@@ -441,7 +441,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     if n < _MIN_ITEMS:
         return _NO_SHIFT
     rows = memmap.from_bits(rows)
-    # Let f be (i * golden ratio) mod 1. Sampled item i has the place f n in the list of n items.
+    # Let f be (i * golden ratio) mod 1. Sampled item i is at place f * n in the list of n items.
     # The places are spread over the whole list, but the distances between them vary. Even if
     # similar items recur at regular distances, the sample does not consist mainly of similar items.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0

@@ -514,7 +514,7 @@ def _plan_distinct(
     """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # The query itself must not be returned, but one of the best groups may contain no other row.
+    # The query itself must not be returned, but it may be the only row of one of the best groups.
     # Therefore, the search finds the k + 1 best groups.
     request_groups = dataclasses.replace(
         request, k=min(request.k + 1, n_distinct), is_self_join=False
@@ -632,10 +632,10 @@ def _plan_packed(
     # packed rows are needed.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
-    # rows of every segment, even if the segment is small. Scoring every pair of a small segment
-    # would be faster than scanning its packed rows. However, only a search that scans packed rows
-    # can be prepared. A prepared search saves more time than a search that scores every pair would
-    # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
+    # rows of every segment, including small segments. Scoring every pair of a small segment would
+    # be faster than scanning its packed rows. However, only a search that scans packed rows can be
+    # prepared. Preparing a search saves more time than scoring every pair would save. A search with
+    # a mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
     # allowed rows. Each query therefore finds k rows, as ``prepared`` requires. ``is_scanned``
@@ -685,7 +685,7 @@ def _plan_packed(
         if join is not None:
             return join
     may_share_rows = n <= costs.max_queries_sharing_rows
-    # Threads for which the search would have no work get no buffers.
+    # Threads that would have no work in the search get no buffers.
     useful = useful_threads(layout, n, n_panels, costs) if may_share_rows else machine.n_threads
     machine = dataclasses.replace(machine, n_threads=min(machine.n_threads, useful))
     grid, capacity, buffers = plan_query_blocks(
@@ -718,13 +718,13 @@ def _plan_few(
 ) -> SearchPlan:
     """Plan a scan for few queries; the rows are divided among the threads."""
     n, k = request.n_queries, request.k
-    # ``of_panel`` is the number of bytes that ``search_few_queries`` allocates for each panel, and
-    # ``of_best`` is the number of bytes that it allocates for the best rows.
+    # ``search_few_queries`` allocates ``of_panel`` bytes for each panel, and ``of_best`` bytes for
+    # the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
-    # Because of the divisor 2, the products that all threads store take at most half of the working
-    # memory. The rest of the working memory is for the best rows of every thread and for the
-    # results of the ranges.
+    # The divisor 2 limits the products that all threads store to half of the working memory. The
+    # rest of the working memory is for the best rows of every thread and for the results of the
+    # ranges.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)

@@ -125,8 +125,8 @@ class PreparedSearches:
             if ranking is None:  # the norm of a query is NaN, tiny or huge
                 return None
             rankings.append(ranking)
-        # The positions contain no padding (-1), because all parts together contain at least k
-        # allowed rows (SearchPlan.launch_is_whole_search).
+        # All parts together contain at least k allowed rows (SearchPlan.launch_is_whole_search), so
+        # the positions contain no padding (-1).
         if self._ids_of_rows is not None:
             positions, raw_scores = rankings[0]
             ids = self._ids_of_rows[positions]
@@ -230,8 +230,8 @@ class PreparedSearches:
                 return _NOT_PREPARABLE
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far. The mask may
-                # exclude the packed row of a group but allow another row of the group, so all rows
-                # of the group must be packed.
+                # exclude the packed row of a group but allow one of its duplicates, so all rows of
+                # the group must be packed.
                 packed = segment.packed
             filters = kernel_records.NO_FILTERS
             if allowed_rows is not None:

@@ -312,7 +312,7 @@ def rotated(axes: Floats32) -> Floats32:
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes with which searches are fastest, or None if no projection saves time."""
     arrays, n = packed.arrays, len(packed.arrays.row_of_slot)
-    # Let f be (i * golden ratio) mod 1. Sampled item i has the place f n in the list of n items.
+    # Let f be (i * golden ratio) mod 1. Sampled item i is at place f * n in the list of n items.
     # The places are spread over the whole list, but the distances between them vary. Even if
     # similar items recur at regular distances, the sample does not consist mainly of similar items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))

@@ -10,8 +10,9 @@ from fastcos import parallel, validation
 from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.validation import Floats, Integers
 
-# The row numbers or positions (n, k) and the raw scores (n, k) of the best items of n queries. Each
-# row is sorted by descending score, and padded with the row number -1 and the score -inf.
+# The best items of n queries, as two arrays: the row numbers or positions (n, k), and the raw
+# scores (n, k). Each row is sorted by descending score, and padded with the row number -1 and the
+# score -inf.
 Ranking = tuple[Integers, Floats]
 
 # The number of (query, item) pairs that a thread ranks in one block.

@@ -33,7 +33,7 @@ _BLOCK_BYTES = 1 << 20
 _PAIRS_PER_BLOCK = 2000
 # The bytes that a candidate takes while it is scored and ordered.
 _BYTES_PER_CANDIDATE = 64
-# The number of candidates that n_missing compares with true neighbours at once.
+# n_missing compares this many candidates with true neighbours at once.
 _COMPARED_ENTRIES = 1 << 16
 
 
@@ -142,10 +142,11 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # No unlisted item has a score above the upper bound. An unlisted item can therefore rank above
-    # a candidate only if the score of the candidate is at most the upper bound; ``missing`` is the
-    # number of these candidates. A candidate whose score equals the bound is counted, too: an
-    # unlisted item with the same score but a lower item number would rank above this candidate.
+    # No unlisted item has a score above the upper bound. If the score of a candidate exceeds the
+    # bound, no unlisted item can therefore rank above this candidate. ``missing`` is the number of
+    # candidates whose score is at most the bound. It includes candidates whose score equals the
+    # bound, because an unlisted item with the same score but a lower item number would rank above
+    # them.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

@@ -17,9 +17,9 @@ from fastcos.similarity.encoded_rows import EncodedRows, encode_queries, encode_
 from fastcos.validation import Floats
 
 # The bytes that one score takes while its block is computed. Three numbers are in memory for each
-# score: the score itself, the raw score, and a third number that depends on the measure. For a
-# score that is computed from a product, the third number is this product in float64. For a score
-# that is computed from a distance, the third number is the position of the item.
+# score: the score itself, the raw score, and a third number that depends on the measure. If the
+# score is computed from a product, the third number is this product in float64. If the score is
+# computed from a distance, the third number is the position of the item.
 _BYTES_PER_SCORE = 64
 
 

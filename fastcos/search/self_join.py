@@ -34,9 +34,9 @@ def norms_are_similar(packed: PackedItems, scaled_queries: records.Queries) -> b
         return True
     norms, slopes = scaled_queries.norms, scaled_queries.scaling.slopes
     is_similar = norms.max() <= _LARGEST_RATIO_OF_NORMS * norms.min(where=norms > 0, initial=np.inf)
-    # ``is_similar`` ignores zero rows. However, zero rows are scaled as if their norm were 1, which
-    # may differ greatly from the other norms. Therefore the slopes of all rows are compared as
-    # well.
+    # ``is_similar`` ignores zero rows. However, zero rows are scaled as if their norm were 1, and
+    # the norms of the other rows may differ greatly from 1. Therefore the slopes of all rows are
+    # compared as well.
     return bool(is_similar and slopes.max() <= 2 * _LARGEST_RATIO_OF_NORMS * slopes.min())
 
 

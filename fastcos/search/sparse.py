@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# A block of queries takes about as long as processing _NNZ_PER_BLOCK non-zeros of queries. Every
-# query also reads one sum per item; reading _SUMS_PER_NNZ sums takes as long as processing one
-# non-zero.
+# The queries are divided into blocks. A block takes about as much time as _NNZ_PER_BLOCK non-zeros
+# of queries. Every query also reads one sum per item. Reading _SUMS_PER_NNZ sums takes as long as
+# processing one non-zero.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # The bytes that a (query, item) pair takes in sparse_neighbors_above.

@@ -22,7 +22,7 @@ _NNZ_PER_PASS = 1 << 20
 # examined first. If one of these first values already makes the answer "no", the remaining values
 # are not examined.
 _FIRST_VALUES = 4096
-# columns_by_length does not distinguish columns that have at least this many non-zeros.
+# In columns_by_length, all columns with at least this many non-zeros count as equally long.
 _MAX_SORTED_LENGTH = 2**16 - 1
 # If columns have more non-zeros than this on average, ordering the columns by their number of
 # non-zeros takes longer than it saves.

@@ -303,8 +303,8 @@ def guess_in_range(
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
     # Every ``stride``-th panel is sampled. The more rows a query needs, the more panels must be
-    # sampled, and the smaller the stride must be. For example, if there are twice as many panels as
-    # needed rows, the stride is at most 4.
+    # sampled, and the smaller the stride must be. For example, if a query needs 100 rows and there
+    # are 200 panels, the stride is at most 4.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
@@ -334,7 +334,7 @@ def guess_rank(
     # Each of the best rows is counted if it is in the sample and allowed in the results; otherwise,
     # it is not counted. The number of counted rows therefore has a binomial variance.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # If all panels are read and every row is allowed, each of the best rows is certainly counted.
+    # If all panels are read and every row is allowed, all of the best rows are certainly counted.
     # The standard deviation of the number of counted rows is then 0. The threshold may still be too
     # high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all

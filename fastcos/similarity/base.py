@@ -290,8 +290,8 @@ _SCORERS = {
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
 }
 
-# The keys are names of measures in other libraries. Each value is the measure of fastcos that ranks
-# neighbours in the same order.
+# Each key is the name of a measure in another library. Its value is the measure of fastcos that
+# ranks neighbours in the same order as that measure.
 _OTHER_NAMES = {
     "l2": "neg_euclidean", "euclidean": "neg_euclidean", "sqeuclidean": "neg_euclidean",
     "l2_distance": "neg_euclidean", "metric_l2": "neg_euclidean", "ip": "dot",

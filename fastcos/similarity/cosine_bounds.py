@@ -20,12 +20,13 @@ from fastcos.validation import Floats
 
 Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 
-# The default condition number of a rescaling, which is its largest entry divided by its smallest.
-# If a model is trained to convergence twice, with two random seeds, the two results differ by a
-# rescaling whose condition number is about 1.2 (docs/explanation/scale_of_dimensions.md). The
-# certified share at a condition number c is the share of neighbours that are certified to survive
-# every rescaling with a condition number of at most c. At a condition number of 1.2, the certified
-# share distinguishes well between the nine embeddings in docs/howto/audit.md: it ranges from 4 %
+# The default condition number of a rescaling. The condition number is the largest entry of the
+# rescaling divided by its smallest entry. If a model is trained to convergence twice, with two
+# random seeds, the two results differ by a rescaling whose condition number is about 1.2
+# (docs/explanation/scale_of_dimensions.md). A neighbour is certified at a condition number c if it
+# certainly survives every rescaling with a condition number of at most c. The certified share at c
+# is the share of neighbours that are certified at c. At a condition number of 1.2, the certified
+# share distinguishes well between the nine embeddings in docs/howto/audit.md. It ranges from 4 %
 # for isotropic noise to 76 % for a model of Eq. 2 of the paper. The nine shares differ more at this
 # condition number than at any other. At a condition number of 2, only one of these nine embeddings
 # has a certified share above 20 %.

@@ -20,12 +20,12 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# The distance to convergence is log(c), where c is the condition number of the map from the
-# converged factors to the current factors. Factors count as converged if their distance divided by
-# Euler's number is below this value.
+# Let c be the condition number of the map from the converged factors to the current factors. The
+# distance to convergence is log(c). Factors count as converged if log(c) / e is below this value,
+# where e is Euler's number.
 _AT_REST = 1e-3
-# The largest step and the largest weight decay that are allowed. If a step or a weight decay
-# exceeded this limit, its product with squared slopes could overflow.
+# The largest step and the largest weight decay that are allowed. The product of a larger step or
+# weight decay with squared slopes could overflow.
 _LARGEST = 1e60
 
 

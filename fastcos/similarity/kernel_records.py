@@ -19,7 +19,7 @@ _NO_ROWS = validation.read_only(np.empty(0, np.int64))
 # An empty array stands for no mask: every item is allowed. All masks are writable, because a kernel
 # is compiled separately for writable and for read-only arrays.
 ALL_ALLOWED = np.empty(0, np.uint8)
-# Filters that exclude no item and allow every item.
+# Filters that have no effect: they exclude no item, and allow every item.
 NO_FILTERS = records.QueryFilters(_NO_ROWS, _NO_ROWS, _NO_ROWS, ALL_ALLOWED)
 
 

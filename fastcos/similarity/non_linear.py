@@ -32,15 +32,15 @@ _ANGLE_SLACK = 1e-3
 # In Recos, the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
 # Recos divides by the cosine between a sorted row and the axis. If this cosine is below
-# _MIN_WEIGHT, Recos divides by _MIN_WEIGHT instead. As a result, the division never multiplies a
-# number by more than 10.
+# _MIN_WEIGHT, Recos divides by _MIN_WEIGHT instead. As a result, the division makes a number at
+# most 10 times as large.
 _MIN_WEIGHT = 0.1
 # Recos sorts the entries of a sample of at most this number of items, and computes its axis from
 # the sorted rows.
 _AXIS_SAMPLE = 4096
 # To standardise a cosine for an item, MutualProximity subtracts the mean of the item's cosines, and
-# divides the difference by their standard deviation. For each cosine of this grid, MutualProximity
-# stores the largest standardised value that the cosine has for any item. For each item, the
+# divides the difference by their standard deviation. MutualProximity standardises each cosine of
+# this grid for every item, and stores the largest of the standardised values. For each item, the
 # standardised value is an increasing linear function of the cosine. The largest of these values is
 # therefore a convex function of the cosine, and linear interpolation between two grid points gives
 # an upper bound.

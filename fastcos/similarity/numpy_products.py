@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from fastcos.validation import Floats
 
-# kernels.pair_scores distributes the products of the entries of two rows over this many partial
-# sums.
+# kernels.pair_scores adds up the products of the entries of two rows in this many partial sums.
 _LANES = 16
 # Number of entries in a slice of rows. A slice is so small that the products of its entries stay in
 # the cache.

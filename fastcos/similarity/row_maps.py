@@ -16,8 +16,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of multiplications in one task of a thread. Starting a task takes much less time than this
-# number of multiplications.
+# Number of multiplications in one task of a thread. Starting a task takes much less time than
+# performing this many multiplications.
 _WORK_PER_BLOCK = 1_000_000
 # Largest number of rows in a task. The number is small, so that the copies of the rows stay in the
 # cache.

@@ -124,9 +124,10 @@ class Checkpoint:
                 self._partial.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
-            # The request is compared with the request of the stored run before this call waits for
-            # the lock. If the requests differ, the call therefore fails at once. FileNotFoundError
-            # means that there is no run yet, or that another writer has just completed the run.
+            # Before this call waits for the lock, it compares its request with the request of the
+            # stored run. If the requests differ, the call therefore fails at once.
+            # FileNotFoundError means that there is no run yet, or that another writer has just
+            # completed the run.
             with contextlib.suppress(FileNotFoundError):
                 self._check_request(self._partial, request)
             try:
@@ -138,8 +139,8 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Another writer has completed the run. If this process called mkdir only after that, it
-            # created an empty directory, which is removed here.
+            # Another writer has completed the run. If this process called mkdir after the
+            # completion, mkdir created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()

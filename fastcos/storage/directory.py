@@ -213,9 +213,9 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             files = {name: directory / entry["file"] for name, entry in entries}
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
-            # Since this call read the header, a writer may have replaced the header, and may have
-            # removed the files that the old header names. The files are then read as the new
-            # header names them.
+            # A writer may have replaced the header after this call had read it, and may have
+            # removed the files that the old header names. In this case, the files that the new
+            # header names are read.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None

@@ -46,7 +46,7 @@ _MAX_SHOWN_VALUES = 4
 # The largest number of threads that a call accepts. No machine has this many CPUs, but a process
 # can start this many threads.
 MAX_THREADS = 4096
-# If there are more than _ITEMS_PER_SORTED_NUMBER items for each number of the list,
+# If the number of items is more than _ITEMS_PER_SORTED_NUMBER times the length of the list,
 # distinct_numbers sorts the list. Otherwise, it marks the numbers in a mask of all items. Filling a
 # mask of 30,000 items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64

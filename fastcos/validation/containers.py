@@ -55,7 +55,7 @@ def from_container(name: str, values: Any) -> Any:
     """
     if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
-    # NumPy would convert a LazyFrame of polars to an array with the LazyFrame as its only entry.
+    # NumPy would convert a LazyFrame of polars to an array whose only entry is the LazyFrame.
     if type(values).__name__ == "LazyFrame":
         raise TypeError(f"{name} must be a table in memory, got a LazyFrame (use .collect())")
     # If numpy.ma has not been imported, `values` cannot be a masked array. Importing numpy.ma here

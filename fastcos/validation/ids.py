@@ -24,7 +24,7 @@ NO_ID = -1
 _MAX_WIDTH = 500
 # An error message shows at most this many characters of an id.
 _LETTERS_SHOWN = 80
-# An array of fixed-width strings may take at most this many times as much memory as an array of
+# Ids are stored as fixed-width strings only if these take at most this many times as much memory as
 # Python strings.
 MAX_PADDING_RATIO = 8
 # The number of bytes that a Python string takes in addition to its characters.

@@ -8,7 +8,8 @@ def emit_prefetch(builder, at, level=1):
     """Emit code that prefetches the cache line at `at` into the cache with the number `level`."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
     # LLVM numbers the caches in reverse, so ``4 - level`` is 3 for the first-level cache. The 0
-    # before it stands for reading, and the 1 after it stands for data (not instructions).
+    # before it marks a prefetch for reading. The 1 after it selects the data cache (not the
+    # instruction cache).
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 

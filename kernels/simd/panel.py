@@ -27,25 +27,27 @@ PANEL = 32
 GROUP = 8
 # The columns of the array ``statistics`` (panels, 5), which describes each panel of items.
 # INVERSE_STEP is 1 over the quantisation step of the panel. MAX_NORM is the largest norm of a row.
-# MAX_RESIDUAL is the largest norm of a residual, which is a row minus the step times the codes of
-# the row. MAX_OFFSET and MIN_OFFSET are the largest and the smallest offset of an item.
+# The residual of a row is the row minus the product of its codes and the step. MAX_RESIDUAL is the
+# largest norm of a residual. MAX_OFFSET and MIN_OFFSET are the largest and the smallest offset of
+# an item.
 INVERSE_STEP, MAX_NORM, MAX_RESIDUAL, MAX_OFFSET, MIN_OFFSET = range(5)
 N_STATISTICS = 5
 # An array ``bound_terms`` (5, 32) holds five float32 numbers for each of the 32 queries of a panel.
-# Each of the following constants is the row of one of these numbers. THRESHOLD is the threshold of
-# the query. A query is approximated by its codes and, with some instruction sets, also by the codes
-# of its remainder (see ``query_blocks``). RESIDUAL_NORM is the norm of the difference between the
-# query and this approximation. CODE_NORM is the norm of the query's codes after they have been
-# multiplied by the step. OFFSET_WEIGHT is the weight by which the offsets of items are multiplied.
-# UNREFINED_RESIDUAL_NORM is the norm of the residual of the codes. All five numbers are divided by
-# the step of the query, so that they have the same unit as products of codes and can be compared
-# with such products.
+# Each of the following constants is the index of a row of ``bound_terms``. THRESHOLD is the
+# threshold of the query. A query is approximated by its codes and, with some instruction sets, also
+# by the codes of its remainder (see ``query_blocks``). RESIDUAL_NORM is the norm of the difference
+# between the query and this approximation. CODE_NORM is the norm of the query's codes after they
+# have been multiplied by the step. OFFSET_WEIGHT is the weight by which the offsets of items are
+# multiplied. UNREFINED_RESIDUAL_NORM is the norm of the residual of the codes. All five numbers are
+# divided by the step of the query. They then have the same unit as products of codes, and can be
+# compared with them.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, UNREFINED_RESIDUAL_NORM = range(5)
 N_BOUND_TERMS = 5
 # A second array of the shape (5, 32) holds the bound terms for projected codes. The first row of
-# this array, STEP_RATIO, does not hold thresholds. For each query, it holds the step of the
-# full codes divided by the step of the projected codes. A threshold for the full codes, multiplied
-# by this ratio, is the threshold for the projected codes. The last row, REMAINDER_NORM, holds the
-# norm of the remainder of each query. The remainder of a query is the query minus its projection.
+# this array, STEP_RATIO, does not hold thresholds. For each query, this row holds a ratio: the step
+# of the full codes divided by the step of the projected codes. A threshold for the full codes,
+# multiplied by this ratio, is the threshold for the projected codes. The last row, REMAINDER_NORM,
+# holds the norm of the remainder of each query. The remainder of a query is the query minus its
+# projection.
 STEP_RATIO, REMAINDER_NORM = 0, 4
 N_PROJECTED_TERMS = 5

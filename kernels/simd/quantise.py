@@ -75,8 +75,8 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # For each entry of ``distances``, each lane adds the value of another lane, whose number
-        # differs from its own by this entry. In the end, each lane holds the sum of its group.
+        # For each distance in ``distances``, lane i adds the value of lane i ^ distance. In the
+        # end, each lane holds the sum of its group.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):

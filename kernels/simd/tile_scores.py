@@ -743,8 +743,8 @@ def _add_products(builder, isa, total, pairs):
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
-        # LLVM accepts i32 operands for this intrinsic, in version 22 and later as well as in
-        # earlier versions.
+        # All versions of LLVM, including version 22 and later, accept i32 operands for this
+        # intrinsic.
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))

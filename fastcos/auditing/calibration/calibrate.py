@@ -142,8 +142,8 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # The level for a rate is a bin edge: the lowest edge for which the share of pairs with a score
-    # at or above the edge is at most the rate.
+    # For each bin edge, consider the share of pairs with a score at or above the edge. The level
+    # for a rate is the lowest bin edge for which this share is at most the rate.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

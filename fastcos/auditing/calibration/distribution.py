@@ -96,8 +96,8 @@ class PairDistribution(Record):
         # The factor 1 + 1e-9 compensates for the rounding error of the product fpr * n_pairs.
         max_pairs = fpr * self.n_pairs * (1 + 1e-9)
         # The last bin includes its upper edge, so a score may equal the last edge. The scores of a
-        # search are float32. A threshold above all scores must therefore be at least the next
-        # float32 above the last edge.
+        # search are float32. The lowest threshold above all scores is therefore the next float32
+        # above the last edge.
         with np.errstate(over="ignore"):
             next_float = float(np.nextafter(np.float32(edges[-1]), np.float32(np.inf)))
         edges[-1] = next_float if np.isfinite(next_float) else np.nextafter(edges[-1], np.inf)

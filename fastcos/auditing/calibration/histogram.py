@@ -116,8 +116,8 @@ def bins_of(pairs: Pairs) -> Bins:
         name = pairs.measure.name
         raise ValueError(f"measure must give finite scores, got only NaN or infinity from {name}")
     # Below, ``low`` is rounded down to a multiple of the width. The first bin then starts at a
-    # lower score, so one more bin may be necessary to reach ``high``. The width is therefore
-    # computed for N_BINS - 1 bins.
+    # lower score, so one more bin may be needed to cover ``high``. The width is therefore computed
+    # for N_BINS - 1 bins.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)
     width = 2.0 ** math.ceil(math.log2(span / (N_BINS - 1)))
     return Bins(math.floor(low / width) * width, width)
@@ -128,8 +128,8 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
     counts = np.zeros(N_BINS, np.int64)
     for _, scores in pairs.blocks():
         counts += np.bincount(bins.of(scores).ravel(), minlength=N_BINS)
-    # In a self-join, a row has the score -inf with itself. Scores of -inf fall into the first bin,
-    # so their number is subtracted here.
+    # In a self-join, the score of a row with itself is -inf. Scores of -inf fall into the first
+    # bin, so their number is subtracted here.
     counts[0] -= len(pairs.queries) * pairs.self_join
     return counts
 

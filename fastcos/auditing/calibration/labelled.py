@@ -190,7 +190,7 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         isotonic = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
         knots, probabilities = isotonic.X_thresholds_, isotonic.y_thresholds_
     else:
-        # Platt's targets have the effect of two additional pairs: one relevant pair and one
+        # Platt's targets have the same effect as two additional pairs: one relevant pair and one
         # irrelevant pair. The slope is therefore finite even if a threshold separates the relevant
         # from the irrelevant pairs. Each labelled pair is used twice: once as a relevant pair, and
         # once as an irrelevant pair. The weights of these two uses sum to 1.

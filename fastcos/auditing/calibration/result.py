@@ -14,27 +14,27 @@ from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# The pairs above a threshold are not independent of each other. A smaller number of independent
-# pairs would therefore contain as much information as the pairs above the threshold. The ratio of
-# the two numbers says how many pairs count as one independent pair. A note warns the user if this
-# ratio exceeds _CLUSTERED. Even for independent normal rows, the estimated ratio is 2 on average,
-# because the bootstrap counts the noise of each pair twice.
+# The pairs above a threshold are not independent of each other. They therefore contain only as much
+# information as a smaller number of independent pairs. The ratio of these two numbers of pairs says
+# how many pairs count as one independent pair. A note warns the user if this ratio exceeds
+# _CLUSTERED. Even for independent normal rows, the estimated ratio is 2 on average, because the
+# bootstrap counts the noise of each pair twice.
 _CLUSTERED = 4.0
 # The expected number of pairs above a threshold is the false-positive rate times the number of
 # pairs. In a self-join, (a, b) and (b, a) count as one pair here. An interval for a rate is
-# computed only if the expected number is at least _MIN_EXPECTED_PAIRS. In experiments with 12 to
-# 100 normal rows, 99 % intervals rarely contained the true rate if the expected number was below
-# _MIN_EXPECTED_PAIRS.
+# computed only if the expected number is at least _MIN_EXPECTED_PAIRS. We tested 99 % intervals in
+# experiments with 12 to 100 normal rows. If the expected number was below _MIN_EXPECTED_PAIRS, the
+# intervals rarely contained the true rate.
 _MIN_EXPECTED_PAIRS = 2
 # A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. If
 # the Kolmogorov-Smirnov distance is 0.1, the probabilities that the tail model returns are wrong by
 # about 10 %.
 _POOR_FIT = 0.1
 # The interval of a false-positive rate depends on how many pairs count as one independent pair.
-# This number is measured at a higher rate: the rate of the interval times _RATE_FACTOR. On a
-# logarithmic scale, this factor is half of the step from one rate in RATES to the next. Without
-# this factor, the intervals would be too narrow, as `tests.robustness.calibrated_rates held_out`
-# shows.
+# This number is measured at a higher rate, which is _RATE_FACTOR times the rate of the interval. On
+# a logarithmic scale, _RATE_FACTOR is half of the distance between two adjacent rates in RATES.
+# Without this factor, the intervals would be too narrow, as `tests.robustness.calibrated_rates
+# held_out` shows.
 _RATE_FACTOR = 10**0.5
 
 

@@ -15,8 +15,8 @@ SHARE = 1e-4
 MIN_PAIRS = 1000
 # If there are few pairs, a tail of MIN_PAIRS pairs would be too large, so the tail is limited to
 # MAX_SHARE of all pairs. The tail starts at the edge of a bin, so it may exceed this limit if many
-# scores lie in one bin. If the tail model were fitted to all pairs, a threshold would have only
-# half of the requested false-positive rate.
+# scores lie in one bin. If the tail model were fitted to all pairs, the false-positive rate of a
+# threshold would be only half of the requested rate.
 MAX_SHARE = 0.2
 # The tail model is fitted to at most _FITTED quantiles of the tail.
 _FITTED = 5000
@@ -81,14 +81,14 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
     min_in_tail = max(1, min(MAX_SHARE * n_pairs, max(MIN_PAIRS, SHARE * n_pairs)))
     first = int(np.flatnonzero(above >= min_in_tail)[-1])
     in_tail = int(above[first])
-    # Quantiles of the tail are computed at equal steps of the rank, by linear interpolation within
+    # Quantiles of the tail are computed for equally spaced ranks, by linear interpolation within
     # each bin.
     steps = (np.arange(min(_FITTED, in_tail)) + 0.5) * in_tail / min(_FITTED, in_tail)
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
     n_before = cumulative[bins] - counts[first + bins]
-    # The excess of a score over the start of the tail is measured in bins, because squares of very
-    # large scores would overflow.
+    # The excess of a score is its distance from the start of the tail. The excess is measured in
+    # bins, because squares of very large scores would overflow.
     excess = bins + (steps - n_before) / counts[first + bins]
     if not excess[-1] > 2:
         return None

@@ -39,11 +39,10 @@ N_QUERIES = 1000
 N_VOTERS = 10
 # To find the k voters of a query quickly, its scores are divided into N_GROUPS * k groups, and the
 # maximum of each group is computed. The k-th largest maximum is a lower bound on the k-th best
-# score. If a query has 5,000 or more scores, the number of its scores that reach this lower bound
-# is at most about 1.06 k.
+# score. If a query has 5,000 or more scores, at most about 1.06 * k of them reach this lower bound.
 N_GROUPS = 20
-# The test of the AUC compares this number of query items with each other, and ranks their scores.
-# With 300 query items, the ranks take 0.2 MB per candidate.
+# In the test of the AUC, this many query items are compared with each other, and their scores are
+# ranked. With 300 query items, the ranks take 0.2 MB per candidate.
 N_UNITS = 300
 
 

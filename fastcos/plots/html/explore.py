@@ -51,9 +51,9 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model. "
     "The mark shows the D with which the solution of Eq. 1 is closest to the solution of Eq. 2.",
 }
-# A page shows at most _MAX_ITEMS items. Moreover, the rows of these items and the matrix L of the
-# users (_user_fields) together have at most _MAX_NUMBERS entries. As base64, 280,000 entries take
-# 1.5 MB of a page of 2.5 MB.
+# A page shows at most _MAX_ITEMS items. Moreover, a page stores at most _MAX_NUMBERS entries: those
+# of the rows of its items, and those of the matrix L of the users (_user_fields). As base64,
+# 280,000 entries take 1.5 MB of a page of 2.5 MB.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Largest number of multiply-adds for one heat map. A heat map of 1,000 x 1,000 cosines of rows with
@@ -63,8 +63,7 @@ _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
 # An attack looks for a rescaling that removes a neighbour. The condition number of the rescaling is
-# at most _FAR. If the argument ``condition`` of items_page exceeds _FAR, the limit is ``condition``
-# instead of _FAR.
+# at most _FAR or the argument ``condition`` of items_page, whichever is larger.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192

@@ -75,7 +75,7 @@ def leaderboard_page(
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
     # The axis covers only the rows that are shown when the page opens. One rescaling may have a
     # very low score. If the axis also covered this score, the confidence intervals of the shown
-    # rows would be drawn so short that nobody could compare them.
+    # rows would be too short to compare.
     ends = [end for row in page_rows if row.candidate in best_candidates for end in row.score]
     ends += [] if chance is None else [chance]
     axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)
