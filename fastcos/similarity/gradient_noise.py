@@ -190,8 +190,8 @@ def gradient_noise(
         raise ValueError(
             "slopes must be non-zero for enough items and enough users. The items with non-zero "
             f"slopes must span all {d} dimensions, and the users with non-zero slopes must span "
-            f"all {d} dimensions, too, got only {rank} dimensions. In a dimension that these items "
-            "or users do not span, neither the noise nor weight_decay changes the scale"
+            f"all {d} dimensions, too, got {rank} of {d} dimensions. In a dimension that these "
+            "items or users do not span, neither the noise nor weight_decay changes the scale"
         )
     metric = geometric_mean(noise_of_items, noise_of_users)
     values, vectors = np.linalg.eigh(metric)

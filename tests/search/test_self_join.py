@@ -15,9 +15,6 @@ from tests.oracles.dense_families import FAMILIES, FORMS, each_family_and_measur
 if not tiles.AVAILABLE:
     pytest.skip("there are no tiles", allow_module_level=True)
 
-# Compiling the self-join takes 8 s. Only a search among many of its own rows uses it.
-pytestmark = pytest.mark.slow
-
 # SETS contains the instruction sets of this machine that multiply codes without tile registers.
 # Tests of all of them except for the best one are slow, because they compile kernels that no other
 # test needs.
@@ -74,9 +71,10 @@ def test_neighbors_are_exact(joins, family, measure, isa):
     assert joins or family is not FAMILIES[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", SETS[:1])
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
-@pytest.mark.parametrize("n", [128, 129, pytest.param(300, marks=pytest.mark.slow), 1025])
+@pytest.mark.parametrize("n", [128, 129, 300, 1025])
 def test_sizes_around_panels_and_blocks(joins, n, n_threads, isa):
     X = np.random.default_rng(n).standard_normal((n, 24)).astype(np.float32)
     fastcos.set_config(isa=isa)
@@ -96,12 +94,13 @@ def test_every_pair_of_blocks_meets_once():
         assert sorted(met) == list(itertools.combinations(range(n_blocks), 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", SETS[:1])
 @pytest.mark.parametrize(
     ("dtype", "scales"),
     [
         (np.float32, (1e-30, 1.0, 1e30)),
-        pytest.param(np.float64, (1e-100, 1e100), marks=pytest.mark.slow),
+        (np.float64, (1e-100, 1e100)),
     ],
 )
 @pytest.mark.parametrize("measure", FORMS)
@@ -119,6 +118,7 @@ def test_rows_of_very_different_norms(joins, measure, dtype, scales, isa):
     assert (len(joins) > n_joins) == (measure == "cosine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", SETS[:1])
 @pytest.mark.parametrize("measure", FORMS)
 def test_rows_with_a_common_direction(joins, measure, isa):
@@ -129,6 +129,7 @@ def test_rows_with_a_common_direction(joins, measure, isa):
     assert joins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_rows_whose_projection_helps_only_for_a_smaller_k(joins, monkeypatch, isa):
     monkeypatch.setattr(projection, "ANY_K", 1.0)
@@ -143,6 +144,7 @@ def test_rows_whose_projection_helps_only_for_a_smaller_k(joins, monkeypatch, is
     assert len(joins) == n_joins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_too_high_estimates_are_repaired(joins, isa):
     # A sample of the panels yields an estimate of each row's threshold. For some of these rows, the
@@ -155,6 +157,7 @@ def test_too_high_estimates_are_repaired(joins, isa):
     assert joins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_bits_are_those_of_other_searches(joins, isa):
     X = np.random.default_rng(3).standard_normal((900, 30)).astype(np.float32)
@@ -166,6 +169,7 @@ def test_bits_are_those_of_other_searches(joins, isa):
     np.testing.assert_array_equal(once.scores, twice.scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_progress_ends_with_all_queries(joins, isa):
     X, seen = np.random.default_rng(4).standard_normal((500, 16)).astype(np.float32), []
