@@ -42,10 +42,10 @@ class BuildWithLibraries(build_py):
 
 
 class NativeDistribution(Distribution):
-    """A distribution that is specific to a platform if it contains compiled libraries.
+    """A distribution; if it contains compiled libraries, it is specific to one platform.
 
-    A wheel that contains compiled libraries works without Numba, so in such a wheel, only the extra
-    `compile` requires Numba.
+    A wheel that contains compiled libraries works without Numba. Users of such a wheel get Numba
+    only if they install the extra `compile`.
     """
 
     def parse_config_files(self, *arguments, **keywords):

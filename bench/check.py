@@ -95,7 +95,7 @@ def pairs_above(answer, X, min_score):
 
 
 def product(result, expected, tolerance=1e-5):
-    """Check that a product is exact up to a tolerance relative to the largest expected entry."""
+    """Check that no error of a product exceeds `tolerance` times the largest expected entry."""
     expected = np.asarray(expected, np.float64)
     error = np.abs(np.asarray(result) - expected).max() / max(np.abs(expected).max(), 1e-300)
     assert error <= tolerance, f"the error is {error:.3g} of the largest entry, above {tolerance:g}"

@@ -18,9 +18,9 @@ def pytest_configure():
 def pytest_benchmark_update_machine_info(machine_info):
     """Add the facts that decide the speed of fastcos to the JSON document.
 
-    The commit is not added, because pytest-benchmark writes it to another part of the document. If
-    the commit were among the facts about the machine, pytest-benchmark would warn whenever two
-    commits are compared, because their machines would seem to differ.
+    The commit is not added, because pytest-benchmark writes it to another part of the document. A
+    commit among the facts about the machine would even do harm: pytest-benchmark would take two
+    commits for two machines, and would warn whenever they are compared.
     """
     facts = machine.facts()
     names = {"cpu": "cpu_name", "isa": "isa", "threads": "threads", "cores": "cores", "os": "os"}

@@ -54,7 +54,7 @@ def interactions(n_users, n_items, nnz):
 
     The activity of users is log-normal, and the popularity of items follows Zipf's law. Half of a
     user's draws follow an order of popularity that is the same for all users. The other half of the
-    user's draws follow one of 64 different orders; the user determines which one. The matrix
+    user's draws follow an order that depends on the user; there are 64 such orders. The matrix
     therefore has structure in addition to the popularity of items. Drawing 18 million non-zeros
     takes half a minute.
     """
@@ -83,9 +83,9 @@ def interactions(n_users, n_items, nnz):
 def many_interactions(nnz, n_items=50_000, per_user=50, seed=0):
     """Return a binary float32 CSR matrix of up to 1e9 non-zeros, drawn block by block.
 
-    Every user draws per_user items, whose popularity falls as 1 / rank^0.8. Repeated draws count
-    once, so about 97 % of nnz remain. Drawing 1e8 non-zeros takes half a minute and 1.6 GB of
-    memory.
+    Every user draws per_user items, whose popularity falls as 1 / rank^0.8. If a user draws an item
+    repeatedly, the item counts only once, so the matrix contains about 97 % of nnz non-zeros.
+    Drawing 1e8 non-zeros takes half a minute and 1.6 GB of memory.
     """
     n_users = max(1, round(nnz / per_user))
     chances = 1 / np.arange(1, n_items + 1) ** 0.8

@@ -36,11 +36,11 @@ def cpu():
 
 
 def vendor_name(known_cpu, isa):
-    """Return the name under which the vendor sells a CPU, or the part that the system reveals.
+    """Return the name under which the vendor sells a CPU, or as much of it as the system reveals.
 
-    known_cpu is a result of cpu(). LLVM guesses the microarchitecture from the CPUID instruction.
-    If a virtual Xeon with AMX does not reveal its model, LLVM guesses that it is a Rocket Lake. But
-    a Rocket Lake has no AMX, so this function then ignores the guess.
+    known_cpu is a text that cpu() returned. LLVM guesses the microarchitecture from the CPUID
+    instruction. If a virtual Xeon with AMX does not reveal its model, LLVM guesses that it is a
+    Rocket Lake. But a Rocket Lake has no AMX, so this function then ignores the guess.
     """
     name, _, guess = known_cpu.removesuffix(")").partition(" (")
     name = re.sub(r"\((R|TM)\)", "", name)

@@ -98,7 +98,7 @@ class Model:
         return float((rest * (self.gram @ rest)).sum() + penalty)
 
     def predictions(self, D: fastcos.Rescaling) -> list[str]:
-        """Return the highest prediction of each of a few users, from the rescaled factors."""
+        """For each of a few users, return the highest prediction of the rescaled factors."""
         users = self.fitted.user_embeddings(self.X[self.users], D)
         scores = users @ self.items(D).T
         best = scores.argmax(axis=1)
@@ -109,7 +109,7 @@ class Model:
 
 
 def power(symbol: str, exponent: float) -> str:
-    """Return a factor of D in TeX, always with two decimals, so that the text does not jump."""
+    """Return a factor of D in TeX; its exponent has two decimals, so the width stays the same."""
     return f"{symbol}^{{{exponent:.2f}}}"
 
 

@@ -30,7 +30,7 @@ def clustered_rows(rng: np.random.Generator, n: int, depth: int) -> np.ndarray:
 
 
 def candidates_per_query(rows: np.ndarray, k: int) -> float:
-    """Return the mean number of rows per query that a bound from 8-bit codes cannot rule out.
+    """Return how many rows per query, on average, a bound from 8-bit codes does not rule out.
 
     The mean is taken over 100 queries.
     """
@@ -81,9 +81,10 @@ def kernel() -> Figure:
 
 
 def projection() -> Figure:
-    """Draw the share of pairs that a bound from the leading principal axes cannot rule out.
+    """Plot the share of pairs that are not ruled out by a bound from the leading principal axes.
 
-    A pair is ruled out if the bound proves that its row is not among the 10 nearest of its query.
+    A pair of a query and a row is ruled out if the bound proves that the row is not among the 10
+    nearest rows of the query.
     """
     rng = np.random.default_rng(0)
     n, depth, widths = 20_000, 384, range(16, 257, 16)
@@ -127,7 +128,7 @@ def state_of(page: str) -> str:
 
 
 def threads() -> Figure:
-    """Draw the times of docs/dev/benchmarks.md by the number of threads."""
+    """Plot the times of docs/dev/benchmarks.md against the number of threads."""
     page = (FOLDER.parent / "dev" / "benchmarks.md").read_text("utf8")
     rows = dict(re.findall(r"^\| ([^|]+?: (?:fastcos|FAISS)) \|(.*)\|$", page, re.MULTILINE))
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")

@@ -5,11 +5,11 @@
     python docs/renew.py --all --data DATA       # renew all of them: a night on a quiet machine
     python docs/renew.py --check                 # exit with status 1 if one of them is too old
 
-docs/renewed.csv contains the commit at which each number or picture was last made. Its age is the
-number of later commits to the code that it describes. It is too old if more than 200 of these
-commits change code; commits that only change comments and docstrings do not count. For the
-comparison in README.md, the limit is 100 commits. DATA is a folder with the data sets, which are
-not part of the repository.
+docs/renewed.csv contains the commit at which each number or picture was last made. The age of a
+number or picture says how many later commits touched the code that it describes. It is too old if
+more than 200 of these commits change code; commits that only change comments and docstrings do not
+count. For the comparison in README.md, the limit is 100 commits. DATA is a folder with the data
+sets, which are not part of the repository.
 """
 
 import argparse
@@ -228,7 +228,7 @@ def git(*words: str) -> str | None:
 
 
 def renewals(path: Path) -> dict[str, Renewal]:
-    """Return the last renewal of each name in PUBLISHED."""
+    """Return the last renewal of each number or picture in PUBLISHED."""
     with path.open(encoding="utf8", newline="") as file:
         found = {row["name"]: Renewal(**row) for row in csv.DictReader(file)}
     return found | {"speed": found["speed"]._replace(**newest_comparison())}
@@ -243,7 +243,7 @@ def newest_comparison() -> dict[str, str]:
 
 
 def commits_since(renewal: Renewal, code: tuple[str, ...]) -> list[str] | None:
-    """Return the commits that changed the code after a renewal; None if git cannot tell."""
+    """Return the commits since a renewal that changed the code; None if git cannot list them."""
     commits = git("rev-list", f"{renewal.commit}..HEAD", "--", *code)
     return None if commits is None else commits.split()
 

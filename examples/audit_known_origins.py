@@ -8,16 +8,15 @@ the second audit, it states that this is unknown. To judge the reports, the scri
 the condition of the map from each form to the factors, without fastcos.audit. A report is wrong in
 each of these cases:
 
-- The report names a form that the factors do not have, or it names no form although the factors
-  have one.
-- The report says that weight decay chose the scale of the dimensions. This is wrong if the factors
-  are not balanced, or if the audit was not told that both users and items had weight decay.
-- The audit was told that both users and items had weight decay, but the factors are not balanced.
-  Such weight decay would balance the factors, and the report does not point out this contradiction.
-- The report says that the scale depends on the initialisation. This is wrong if the factors have
-  one of the forms, or if the audit was not told that weight decay was missing on users or items.
-- The report says that the algorithm chose the scale. This is wrong if the factors are not balanced,
-  or if the audit was not told that weight decay was missing on users or items.
+- The report names a form that the factors do not have, or does not name the form that they have.
+- The report says that weight decay chose the scale of the dimensions, but the factors are not
+  balanced, or the audit was not told that both users and items had weight decay.
+- The audit was told that both users and items had weight decay, which would have balanced the
+  factors. The factors are not balanced, but the report does not point out this contradiction.
+- The report says that the scale depends on the initialisation, but the factors have one of the
+  forms, or the audit was not told that weight decay was missing on users or items.
+- The report says that the algorithm chose the scale, but the factors are not balanced, or the audit
+  was not told that weight decay was missing on users or items.
 
 DATA is a folder that contains the folder ml-latest-small, with which the script trains the models
 of the package implicit. Without --data, these models are left out. The script takes about ten
@@ -64,7 +63,7 @@ def origins(has_data):
 
 
 def conditions(P, Q, noise):
-    """For each form, return its name and the condition of the map from the form to Q, as a dict.
+    """Return a dict with the name of each form and the condition of the map from this form to Q.
 
     Q contains the items of the model. The forms are computed from the singular value decomposition
     of the product PQ'.
@@ -122,8 +121,8 @@ def faults(report, truth, told):
 def judged(label, epochs, recipe, has_decay, seed, folder):
     """Train one model, audit it twice, and yield three values for each audit.
 
-    The values are the argument weight_decay_on of the audit, the report of the audit, and the
-    mistakes in this report.
+    The first value is the argument weight_decay_on of the audit. The second is the report of the
+    audit, and the third lists the mistakes in this report.
     """
     if recipe["by"] == "implicit":
         data = movielens(folder)

@@ -41,8 +41,8 @@ class Case:
 def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
     """Fit a linear model to interactions, and return its user and item embeddings.
 
-    λ has its default value. With the default λ, dimension number rank / 5 (rounded up) has a
-    shrinkage of one half in Eq. 1, and a shrinkage of 0 in Eq. 2.
+    λ has its default value. Let j be rank / 5, rounded up. With the default λ, dimension j has the
+    shrinkage 1/2 in Eq. 1, and the shrinkage 0 in Eq. 2.
     """
     model = fastcos.LinearMF(rank, objective=objective, random_state=0).fit(X)
     users = model.user_embeddings(X)
@@ -51,7 +51,7 @@ def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case
 
 
 def films(data: Path, objective: str = "dropout") -> Case:
-    """Return a model of MovieLens latest-small; a film with a single genre has it as its label."""
+    """Return a MovieLens latest-small model; a film with one genre is labelled with this genre."""
     folder = data / "ml-latest-small"
     read = fastcos.read_interactions(folder / "ratings.csv.zip", value="")
     labels = io.read_labels(folder / "movies.csv", read.item_ids, column="genres")
@@ -121,7 +121,7 @@ def texts(labels: io.ItemLabels) -> list[str | None]:
 
 
 def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
-    """Return a dict: for the name of each case, the function that makes the case."""
+    """Return a dict that maps the name of each case to the function that makes the case."""
     small = data is None
     found: dict[str, Callable[[], Case]] = {
         "simulation, Eq. 1": lambda: simulated(small, "dropout"),

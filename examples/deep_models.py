@@ -14,13 +14,15 @@ each pair of runs, it measures:
 
 - recall: the recall of held-out items, which shows whether the two runs are equally good;
 - jaccard: the Jaccard index of the ten nearest items;
-- rsa, rsa_mapped: the correlation of all cosines, before and after the best linear map from one run
-  to the other. The increase is the part of the difference that the parametrisation explains;
-- condition: the κ of Theorem 3 between the items of the two runs. To compute κ, the script aligns
-  the items by an orthogonal Procrustes rotation; κ is then the square root of exp(h), where h is
-  Hilbert's distance between the Gram matrices;
-- to_balance: the κ between the users and the items of one run, which is computed like "condition",
-  but without a rotation. It is 1 if weight decay has balanced the users and the items.
+- rsa, rsa_mapped: the correlation between the cosines of all pairs in the two runs, before (rsa)
+  and after (rsa_mapped) the best linear map from one run to the other. The increase from rsa to
+  rsa_mapped is the part of the difference between the runs that is due to the parametrisation;
+- condition: the κ of Theorem 3 between the items of the two runs. The script first aligns the items
+  by an orthogonal Procrustes rotation. Then κ is the square root of exp(h), where h is Hilbert's
+  distance between the two Gram matrices;
+- to_balance: the κ between the users and the items of one run. It is computed in the same way as
+  "condition", except that the rotation is left out. It is 1 if weight decay has balanced the users
+  and the items.
 """
 
 import argparse

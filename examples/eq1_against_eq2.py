@@ -169,7 +169,7 @@ def fill(path, folder, seconds):
 
 
 def interval(differences):
-    """Return the mean and the half width of its 95 % t interval as text."""
+    """Return as text the mean and half the width of its 95 % confidence interval (Student's t)."""
     width = scipy.stats.t.ppf(0.975, len(differences) - 1) * scipy.stats.sem(differences)
     return f"{np.mean(differences):+.3f} ± {width:.3f}"
 

@@ -192,7 +192,7 @@ def als_sweeps(P, Q, data, sweeps, decays):
 
 
 def train(data, rank, recipe, marks, seed, condition=1.0):
-    """Train a model, and yield its users and items after each number of epochs in marks.
+    """Train a model, and yield its users and items whenever the number of epochs is in `marks`.
 
     recipe: a dict with ``by`` ("sgd", "gd", "adam", "als" or "implicit"), ``start`` (the standard
         deviation of the initial vectors), ``step``, ``batch`` and ``decays`` (of users and items).
@@ -213,7 +213,7 @@ def train(data, rank, recipe, marks, seed, condition=1.0):
 
 
 def descend(data, P, Q, recipe, marks, seed):
-    """Continue to train P and Q; yield users and items after each number of epochs in marks."""
+    """Continue to train P and Q; yield both whenever the number of epochs is in `marks`."""
     P, Q = P.copy(), Q.copy()
     random = np.random.default_rng(1000 + seed)
     decays = tuple(float(decay) for decay in recipe.get("decays", (0.0, 0.0)))

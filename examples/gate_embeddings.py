@@ -5,7 +5,7 @@
 Each file contains the arrays ``users`` (n, k) and ``items`` (p, k) of one training run. The script
 prints three numbers: how much the predictions changed, whether the items span the same space (CCA
 similarity), and how similar the neighbours by cosine are (Jaccard@10). If the neighbours changed,
-but neither the predictions nor the space changed, the new version is a rescaled copy of the old
+but the predictions and the space stayed the same, the new version is a rescaled copy of the old
 model. A rescaling does not change the canonical form of a model. The script therefore prints the
 same three numbers for the canonical forms of the two versions. The exit status depends on how
 similar the neighbours in the canonical forms are. Without files, the script shows an example.

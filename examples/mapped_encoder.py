@@ -8,13 +8,14 @@ in the space of the old encoder: its mapped vector, and the vector of the old en
 ``map_encoder`` predicts the overlap, which is the share of the ten nearest texts that both vectors
 find. The script counts the true overlap for texts that are not in the sample.
 
-The last two columns of the table show a second overlap, which compares two searches among the same
-texts. In one search, the query has its mapped vector, and the texts have the vectors of the old
-encoder. In the other search, both the query and the texts have the vectors of the new encoder. The
-second overlap is the share of neighbours that both searches find. A sample is enough to measure the
-second overlap, but only for corpora that are no larger than the sample. The column "extrapolated"
-continues these measurements linearly in the logarithm of the size of the corpus. We found no
-reliable interval for the extrapolated overlap, as docs/howto/switch_model.md explains.
+The last two columns of the table show a second overlap. It compares two searches for one query
+among the same texts. In one search, the query has its mapped vector, and the texts have the vectors
+of the old encoder. In the other search, both the query and the texts have the vectors of the new
+encoder. The second overlap is the share of neighbours that both searches find. A sample is enough
+to measure the second overlap for corpora of at most the size of the sample. For larger corpora, the
+column "extrapolated" continues these measurements linearly in the logarithm of the size of the
+corpus. We found no reliable interval for the extrapolated overlap, as docs/howto/switch_model.md
+explains.
 
 For 20,000 texts of 384 dimensions, a repetition takes about ten seconds.
 """
@@ -44,7 +45,7 @@ def read(old_path: Path, new_path: Path) -> tuple[Any, Any]:
 
 
 def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> Any:
-    """For each query, return the nearest rows, except the row of the same text."""
+    """For each query, return the nearest rows, but not the row with the same text as the query."""
     found = index.search(queries, NEAREST + 1).indices
     return [
         [row for row in rows if row != itself][:NEAREST]
@@ -63,10 +64,10 @@ def true_overlaps(
 ) -> tuple[float, float]:
     """Return the true overlap and the second overlap of the query texts.
 
-    Both overlaps compare two searches. One search finds the neighbours of mapped queries in the
-    corpus of the old encoder. For the true overlap, the other search finds the neighbours of old
-    queries in the same corpus. For the second overlap, the other search finds the neighbours of new
-    queries in the corpus of the new encoder.
+    Both overlaps start from the neighbours of mapped queries in the corpus of the old encoder. For
+    the true overlap, these neighbours are compared with the neighbours of old queries in the same
+    corpus. For the second overlap, they are compared with the neighbours of new queries in the
+    corpus of the new encoder.
     """
     mapped = nearest_others(of_old, bridge.transform(new[texts]).astype(np.float32), texts)
     by_old = shared(mapped, nearest_others(of_old, old[texts], texts))

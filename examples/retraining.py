@@ -2,12 +2,12 @@
 
     python examples/retraining.py --data DATA --output docs/retraining.csv --page PAGE
 
-A rescaling changes the cosines of a model, but not its predictions. This script measures how much
-two training runs of one model differ by such a rescaling. Each model is trained twenty times on the
-same data, from different seeds. The twenty runs form ten pairs. Each run belongs to only one pair,
-so the pairs are independent, and the intervals are computed over pairs. In half of the pairs, one
-run has 10 % more weight decay than the other. The cosine softmax has no weight decay, so its runs
-differ in the temperature instead: in half of the pairs, one run has a temperature that is 10 %
+A rescaling changes the cosines of a model, but not its predictions. If a model is trained twice,
+the two runs may differ by such a rescaling. This script measures how large this difference is. Each
+model is trained twenty times on the same data, from different seeds. The twenty runs form ten
+pairs. Each run belongs to only one pair, so the pairs are independent, and the intervals are
+computed over pairs. In half of the pairs, one run has 10 % more weight decay than the other. The
+cosine softmax has no weight decay; in half of its pairs, one run has a temperature that is 10 %
 higher. All other models without weight decay have the same settings in both runs of a pair.
 
 DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
@@ -16,16 +16,16 @@ implicit.
 
 For each pair, the script measures:
 
-- kappa: the condition of Theorem 3 between the items of the two runs. To compute kappa, the script
-  aligns the items by an orthogonal Procrustes rotation; kappa is then the square root of exp(h),
-  where h is Hilbert's distance between the Gram matrices. It is 1 if the items of one run are a
+- kappa: the condition of Theorem 3 between the items of the two runs. The script first aligns the
+  items by an orthogonal Procrustes rotation. Then kappa is the square root of exp(h), where h is
+  Hilbert's distance between the two Gram matrices. kappa is 1 if the items of one run are a
   rotation of the items of the other run;
-- given, mapped, query_metric: the share of the ten nearest neighbours that is the same in both
-  runs. The measure "given" finds the neighbours in each run by the cosine of the items. The measure
-  "mapped" does the same after the best linear map has been applied to the items of one run, so that
-  they come close to the items of the other run. The measure "query_metric" finds the neighbours in
-  each run by the query metric. The parametrisation explains the increase from "given" to "mapped";
-  the noise of training explains the remaining difference.
+- given, mapped, query_metric: the share of the ten nearest neighbours that both runs have in
+  common. The measure "given" finds the neighbours in each run by the cosine of the items. The
+  measure "mapped" also uses the cosine, but first applies the best linear map from the items of one
+  run to the items of the other run. The measure "query_metric" finds the neighbours by the query
+  metric of each run. The increase from "given" to "mapped" is due to the parametrisation; the
+  remaining difference is due to the noise of training.
 """
 
 import argparse
@@ -194,7 +194,7 @@ def models(X):
 
 
 def kappa(one, other):
-    """Return the condition between the items of two runs after a Procrustes rotation."""
+    """Align the items of two runs by a Procrustes rotation; return the condition between them."""
     one, other = one.astype(float), other.astype(float)
     turn, _ = scipy.linalg.orthogonal_procrustes(one, other)
     left, right = (rows.T @ rows for rows in (one @ turn, other))

@@ -333,7 +333,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
     def refreshed() -> bool:
         """Load the changes that were saved; return whether there were any.
 
-        If they cannot be loaded, the old items remain in use, and /ready reports the error.
+        If the changes cannot be loaded, the old items remain in use, and /ready reports the error.
         """
         with one_writer:
             try:

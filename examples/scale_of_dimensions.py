@@ -3,8 +3,8 @@
     python examples/scale_of_dimensions.py --data DATA --cache CACHE --page PAGE --figure PNG
 
 The *start* of a training run consists of its initial embeddings. The script trains matrix
-factorisations from ten seeds, and from two starts for each seed. The second start is the first
-start, rescaled by a D of condition 4. The script writes the tables and the figure of
+factorisations from ten seeds, and from two starts for each seed. The second start is a copy of the
+first start that is rescaled by a D of condition 4. The script writes the tables and the figure of
 docs/explanation/scale_of_dimensions.md and, with --output, the means as a csv file. It also prints,
 for single training runs, how much the measured times and final scales differ from the predicted
 times and scales. DATA is a folder that contains the folders ml-latest-small and online-retail. The
@@ -116,10 +116,9 @@ def canonical(P, Q):
 def condition_between(one, other):
     """Return the condition between the scales of two training runs.
 
-    For each run, a map G leads from the items of the canonical form of the run to the items of the
-    run. The cosines depend on G only through GG'. Before the maps of the two runs are compared, the
-    canonical forms are rotated onto each other. Differences between the predictions therefore have
-    no influence.
+    In each run, a map G leads from the items in canonical form to the trained items. The cosines
+    depend on G only through GG'. Before the maps of the two runs are compared, the canonical forms
+    are rotated onto each other. Differences between the predictions therefore have no influence.
     """
     (items, G), (other_items, H) = canonical(*one), canonical(*other)
     R = scipy.linalg.orthogonal_procrustes(items, other_items)[0]
@@ -151,9 +150,9 @@ def shared(one, other):
 def noise_of(data, recipe, P, Q):
     """Return how far a model is from the scale at which SGD ends, and how fast SGD gets there.
 
-    The first value is the condition between the scale of the model and the scale at which SGD is
-    predicted to end. The second value is the predicted number of epochs until SGD has forgotten the
-    scale of its start. For optimisers other than SGD, both values are empty texts.
+    The first value compares two scales: it is the condition between the scale of the model and the
+    predicted final scale of SGD. The second value is the predicted number of epochs until SGD has
+    forgotten the scale of its start. For optimisers other than SGD, both values are empty texts.
     """
     if recipe["by"] != "sgd":
         return "", ""
@@ -282,11 +281,11 @@ def fill(path, fields, tasks, stop):
 
 
 def study_tasks(folder, only):
-    """Yield (key, lines) for each data set, way to train and pair of seeds.
+    """Yield (key, lines) for each combination of a data set, a way to train and a pair of seeds.
 
     lines() trains the models and yields the lines of the csv file. All ways to train are run with
-    one pair of seeds before the next pair begins. If the script is stopped, it has therefore
-    measured each way to train for about the same number of seeds.
+    one pair of seeds before the next pair begins. If the script is stopped early, the results of
+    all ways to train therefore cover about the same number of seeds.
     """
     sets = [simulated()] + ([movielens(folder), retail(folder)] if folder else [])
     sets = [data for data in sets if only is None or data.name == only]
@@ -304,7 +303,7 @@ def study_tasks(folder, only):
 def forgetting_tasks(folder, only):
     """Yield (key, lines) for each data set, weight decay and seed.
 
-    lines() measures the time to forget, and returns one line of the csv file.
+    lines() measures how long SGD takes to forget its start, and returns one line of the csv file.
     """
     for seed in range(3):
         for data, decay, step in forgetting_cases(folder):
@@ -473,7 +472,7 @@ def figure(found, lines):
 
 
 def draw_starts(ax, found):
-    """For each way to train, draw a row: the condition between the runs from the two starts."""
+    """For each way to train, draw a row with the condition between the runs from the two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
     # The last data sets were trained in more ways than the first ones. The labels are therefore
     # collected from the last data set to the first.
@@ -514,7 +513,7 @@ def draw_starts(ax, found):
 
 
 def draw_times(ax, lines):
-    """Plot the number of epochs until SGD forgets its start: measured against predicted."""
+    """Plot the measured against the predicted number of epochs until SGD forgets its start."""
     ends = np.array([1.5, 600])
     for width, dashes in ((1, "-"), (1.5, ":"), (1 / 1.5, ":")):
         ax.plot(ends, ends * width, linestyle=dashes, zorder=0, **REFERENCE)
@@ -565,7 +564,7 @@ def common_name(label):
 
 
 def labels_of(data):
-    """Return the labels of the ways to train on a data set."""
+    """For one data set, return the labels of all ways to train."""
     return [label for label, _, _ in regimes(data)]
 
 

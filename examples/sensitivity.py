@@ -89,7 +89,7 @@ class SensitivityRow(NamedTuple):
 
 
 def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[SensitivityRow]:
-    """Score one data set at the ranks of the grid and at the ranks that three criteria choose."""
+    """Score one data set at every rank of the grid, and at the ranks that three criteria choose."""
     random = np.random.default_rng(seed)
     X, clusters = simulation.X, simulation.item_cluster
     task = HeldOutTask.split(X, random, _N_USERS)

@@ -12,8 +12,8 @@ connections.
 
 - The recall is the share of returned items whose exact score is at least the k-th best. It is
   measured on 500 answers, or on as many answers as the service returns in 30 s.
-- hnswlib is built with M = 16 and ef_construction = 100. Its searches use the smallest power of
-  2^(1/2) for ef that reaches the required recall for 500 queries.
+- hnswlib is built with M = 16 and ef_construction = 100. Its parameter ef is the smallest power of
+  2^(1/2) with which 500 queries reach the required recall.
 - The resident memory is the memory of the process after the load test, including mapped files.
 
 The script requires fastapi and uvicorn, and apsw for sqlite-vec; it leaves out libraries that are
@@ -117,7 +117,7 @@ def hnswlib_index(items, folder, least_recall):
 
 
 def sqlite_vec_index(items, folder):
-    """Return a vec0 table of sqlite-vec in a file; each core uses a connection of its own."""
+    """Return an index in a file (vec0 of sqlite-vec); each core opens its own connection."""
     import apsw  # in contrast to sqlite3 in Python, apsw can always load extensions
     import sqlite_vec
 

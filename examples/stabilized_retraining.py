@@ -3,8 +3,8 @@
     python examples/stabilized_retraining.py ratings.csv.zip online_retail_pairs.csv.gz
 
 For each table of interactions, the script trains each model twice, with different seeds, on the
-same 80 % of the interactions. The printed table shows how well vectors of the first training run
-can be used together with vectors of the second run, before and after the alignment.
+same 80 % of the interactions. The printed table shows, before and after the alignment, how well
+vectors of one training run can be used together with vectors of the other run.
 
 The script requires implicit, and takes about a minute per table.
 """

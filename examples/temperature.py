@@ -9,10 +9,13 @@ that two items of the same cluster have a higher cosine than two items of differ
 
 There are four kinds of models:
 
-- ``CosineMF``, in which a user is the mean of the items of the user. These models are trained with
-  a softmax over the item and 300 or 32 drawn negatives, or with the loss of negative sampling.
-- Models in which each user has a vector, trained by full-batch Adam with a softmax over all items.
-- Models in which two layers encode the users, trained in the same way.
+- ``CosineMF``, in which the vector of a user is the mean of the vectors of the user's items. Some
+  of these models are trained with a softmax over the item and 300 or 32 drawn negatives, and others
+  with the loss of negative sampling.
+- Models in which each user has a vector. They are trained by full-batch Adam with a softmax over
+  all items.
+- Models in which two layers encode the users. They are also trained by full-batch Adam with a
+  softmax over all items.
 - Models with the loss of word2vec on dot products. Some of these models are trained by
   ``CosineMF``, which draws the negatives. In the other models, each user has a vector, and the
   training uses the expected loss over all draws of negatives.
@@ -62,7 +65,7 @@ def units(rows):
 
 
 def through_units(gradient, unit, norms):
-    """Convert a gradient with respect to unit vectors to the gradient with respect to the rows."""
+    """Turn a gradient with respect to unit vectors into the gradient with respect to the rows."""
     return (gradient - unit * (gradient * unit).sum(axis=1, keepdims=True)) / norms
 
 
@@ -125,7 +128,7 @@ def by_gradient(X, rank, temperature, tower, short, seed):
 def by_word2vec(X, rank, n_negatives, short, seed):
     """Train by the expected loss of word2vec, without a bias, by full-batch Adam.
 
-    Return the item vectors, NaN instead of a held-out loss, and the number of steps.
+    Return the item vectors, NaN (because there is no held-out loss), and the number of steps.
     """
     random, seen = np.random.default_rng(seed), X.toarray().astype(float)
     parameters = [random.standard_normal((n, rank)) * 0.3 for n in seen.shape]
@@ -285,7 +288,7 @@ def word2vec_table(found):
 
 
 def figure(found, path):
-    """Draw the AUC after long training over the temperature: a panel per model, a line per rank."""
+    """Plot the AUC after long training against temperature: a panel per model, a line per rank."""
     from matplotlib.figure import Figure
 
     from fastcos.plots.style import GRID_COLOUR, line_style

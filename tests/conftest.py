@@ -56,8 +56,8 @@ class _ReversedFolder(pytest.Dir):
 def pytest_collect_directory(path, parent):
     """Let the second test process read the files of each folder in reverse order.
 
-    In a fresh clone, each of the two processes then compiles one half of the test files and loads
-    the other half, which the other process has compiled.
+    In a fresh clone, each of the two processes then compiles one half of the test files, and loads
+    the half that the other process has compiled.
     """
     if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
         return _ReversedFolder.from_parent(parent, path=path)
@@ -89,8 +89,9 @@ def pytest_collection_modifyitems(config, items):
 def pytest_runtest_protocol(item, nextitem):
     """Let a test process report only what the controller prints.
 
-    The controller handles six messages per test, of which it prints two. It prints a passed setup
-    or teardown only among the slowest (``--durations``), so quick ones are not reported.
+    By default, the controller handles six messages for each test, but it prints only two of them.
+    It prints a setup or teardown that passed only if it is one of the slowest (``--durations``), so
+    quick setups and teardowns are not reported.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return None

@@ -55,7 +55,7 @@ MODULES |= {f"fastcos.{module_of(path)}": path for path in KERNELS}
 def imported(path):
     """Yield the modules of fastcos that a file imports.
 
-    Imports inside functions count, and so do the modules of `imported_by_string`.
+    These modules include imports inside functions, and the modules of `imported_by_string`.
     """
     yield from imported_by_string(path)
     for node in nodes(path, ast.Import, ast.ImportFrom):

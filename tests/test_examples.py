@@ -497,7 +497,7 @@ def test_study_of_scales_goes_on_and_writes_its_page(tmp_path):
 def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
     """The audit is right about models that were trained in three ways.
 
-    The script audit_known_origins judges ten ways to train on 100 models.
+    The script audit_known_origins itself trains 100 models in ten ways.
     """
     monkeypatch.syspath_prepend(EXAMPLES)
     study = imported("audit_known_origins")

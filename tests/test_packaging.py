@@ -28,7 +28,7 @@ IN_A_CLONE = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git 
 
 
 def modules():
-    """Return the paths that the Python files of the package have in a wheel."""
+    """For each Python file of the package, return its path inside a wheel."""
     files = set()
     for folder, name in ((ROOT / "fastcos", "fastcos"), (ROOT / "kernels", "fastcos/kernels")):
         files |= {

@@ -37,7 +37,7 @@ def run(capsys):
 
 
 def record(folder, name, commit):
-    """Write a record: one number has the given commit, and all other numbers have HEAD."""
+    """Write a record: one number gets the given commit, and all others get the commit HEAD."""
     head = subprocess.run(("git", "-C", str(ROOT), "rev-parse", "HEAD"), capture_output=True,
                           check=False, text=True).stdout.strip()  # fmt: skip
     with (ROOT / "docs" / "renewed.csv").open(encoding="utf8", newline="") as file:

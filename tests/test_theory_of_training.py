@@ -17,13 +17,13 @@ from fastcos.auditing import gradient_noise
 
 
 def condition(M):
-    """Return κ of a map G with GG' = M; κ² is the largest eigenvalue of M over the smallest."""
+    """Return κ of a map G with GG' = M: κ = √(λ_max / λ_min), where λ are the eigenvalues of M."""
     values = np.linalg.eigvalsh(M)
     return np.sqrt(values[-1] / values[0])
 
 
 def canonical(P, Q):
-    """Return balanced factors of PQ', and the matrix G with Q = items G."""
+    """Return balanced factors (users, items) of PQ', and the matrix G for which Q = items G."""
     left, singular, right = np.linalg.svd(P @ Q.T, full_matrices=False)
     k = P.shape[1]
     root = np.sqrt(singular[:k])
@@ -51,7 +51,7 @@ SLOPES = {
 
 
 def row_decays(name, batch, generator):
-    """Return a decay for each user and for each item; the decays are equal or differ by row."""
+    """Return a decay per user and per item; the rows of a side have equal or different decays."""
     n, p = batch.shape
     if name == "of observed rows":
         return 0.3 * batch.any(axis=1), 0.1 * batch.any(axis=0)
@@ -113,7 +113,7 @@ def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
 
 
 def test_two_noise_matrices_balance_at_one_metric_only():
-    """All positive definite solutions M of M A M = B that a general solver finds are equal."""
+    """M A M = B has one positive definite solution M: a general solver finds no other."""
     rng = np.random.default_rng(2)
     for _ in range(5):
         A, B = random_spd(rng, 3), random_spd(rng, 3)
@@ -139,7 +139,7 @@ def test_two_noise_matrices_balance_at_one_metric_only():
 
 
 def test_a_root_that_is_not_positive_definite_is_another():
-    """M A M = B also has a solution that is not positive definite and differs in its signs."""
+    """M A M = B has another solution, which has other signs and is not positive definite."""
     A, B = np.diag([1.0, 2.0]), np.diag([4.0, 3.0])
     mean = np.diag(np.sqrt(np.diag(B) / np.diag(A)))
     other = mean * [1, -1]
@@ -174,7 +174,7 @@ def weights_of(residuals, step, decay):
 
 
 def rest(P, Q, X, step, decay):
-    """Return κ of the map from the final scale to the predicted one, by SciPy's matrix roots."""
+    """Return κ of the map from the final to the predicted scale; SciPy computes matrix roots."""
     users, items, G = canonical(P, Q)
     of_users, of_items = weights_of(P @ Q.T - X, step, decay)
     A, B = (items.T * of_items) @ items, (users.T * of_users) @ users
@@ -278,9 +278,9 @@ def relaxed(P, Q, X):
 def test_steps_of_an_epoch_move_the_scale_nearly_without_turning(seed, size):
     """In an epoch, the symmetric part of the change of G agrees with Theorem 9c within 5 %.
 
-    Theorem 9c assumes that the change of G is symmetric. Each step of the test starts from the
-    fitted factors, and gradient flow then restores the fitted predictions. The test takes each step
-    with both signs, which cancels the first-order terms.
+    Theorem 9c assumes that the change of G is symmetric. The test starts each step from the fitted
+    factors. After the step, gradient flow brings the predictions back to the fitted predictions.
+    The test takes each step with both signs, which cancels the first-order terms.
     """
     rng = np.random.default_rng(seed)
     n, p, step = 6, 5, 1e-3
@@ -349,7 +349,7 @@ def test_als_of_observed_entries_keeps_the_rescaling_of_its_start_too():
 
 
 def test_als_with_decay_on_both_balances_only_in_the_limit():
-    """With decay on both sides, ALS balances a model only in the limit, and not in five sweeps.
+    """With decay on both sides, ALS balances a model in the limit of many sweeps, but not in five.
 
     Lemma B describes the limit. The test starts from unbalanced factors.
     """
@@ -489,7 +489,7 @@ def test_eq1_by_sgd_over_users_rests_where_its_noise_balances():
 
 
 def condition_ratio(one, other):
-    """Return √(λ_max / λ_min), where λ are the eigenvalues of one matrix relative to the other."""
+    """Return √(λ_max / λ_min), where λ are the generalised eigenvalues of the two matrices."""
     ratios = scipy.linalg.eigh(one, other, eigvals_only=True)
     return np.sqrt(ratios[-1] / ratios[0])
 
@@ -550,11 +550,11 @@ def test_dense_slopes_are_observations_of_all_pairs(sparse_model):
 
 
 def test_epochs_to_forget_follow_the_flow_of_the_metric(sparse_model):
-    """In epochs_to_forget epochs, a numerical flow divides its distance to rest by e.
+    """In epochs_to_forget epochs, a numerical flow comes e times as close to its point of rest.
 
-    The flow changes the factors to QG and PG⁻ᵀ, whose product stays the same. The distance to rest
-    is the logarithm of the condition of a map, namely the map from the current factors to the
-    factors at rest.
+    The flow changes the factors to QG and PG⁻ᵀ, whose product stays the same. The distance is the
+    logarithm of the condition of the map from the current factors to the factors at the point of
+    rest.
     """
     P, Q, slopes = sparse_model
     step = 0.01

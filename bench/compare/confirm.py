@@ -8,7 +8,7 @@ from bench.compare import ratios, turns
 
 
 def confirmations(earlier, later):
-    """Return, for each row and library, whether a later run confirms the interval of earlier runs.
+    """For each row and library, check whether a later run confirms the interval of earlier runs.
 
     A later run confirms an interval if the ratio of the later run lies in the interval.
 
@@ -23,8 +23,9 @@ def confirmations(earlier, later):
     -------
     list of tuple
         Each tuple contains the key of a row, the name of a library, and two booleans. The first
-        boolean says whether this library was the fastest exact library in the earlier runs of the
-        row. The second boolean says whether the later run confirms the interval.
+        boolean says whether, apart from fastcos, this library was the fastest exact library of the
+        row in the earlier runs. The second boolean says whether the later run confirms the
+        interval.
     """
     rows = []
     for key, result in later["results"].items():

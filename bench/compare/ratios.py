@@ -17,7 +17,7 @@ def time_of(processes):
 
 
 def ratio_of(theirs, ours):
-    """Return the ratio of two libraries' times, and the ends of its interval.
+    """Return the ratio of the times of two libraries, and the interval of this ratio.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def ratio_of(theirs, ours):
 
 
 def is_disturbed(result):
-    """Return whether other programs disturbed the measurement of a row, as far as is known."""
+    """Return whether other programs are known to have disturbed the measurement of a row."""
     return result["busy"] is not None and result["busy"] > BUSY_CORES
 
 

@@ -82,7 +82,7 @@ def best_of(comparisons_of_machine):
 
 
 def cpu_name(document):
-    """Return the name under which the vendor sells the CPU that a document describes."""
+    """For the CPU of a document, return the name under which the vendor sells this CPU."""
     return machine.vendor_name(document["cpu"], document["isa"])
 
 
@@ -317,8 +317,8 @@ def markdown(documents):
 def shown_first(documents):
     """Return the newest document.
 
-    If several documents have the newest date, prefer a machine without a limited instruction set,
-    and then the machine on which most tasks were measured.
+    If several documents have the newest date, a machine with its full instruction set comes first.
+    If this leaves several documents, the one with the most measured tasks comes first.
     """
     return max(
         documents.values(),
@@ -461,7 +461,7 @@ def page(documents):
 
 
 def readme_rows(documents):
-    """Return the text of the README: the table of the newest document, and the verdicts of all."""
+    """Return the README's text: the newest document's table, and the verdicts of all documents."""
     document, rows = shown_first(documents), []
     best = best_of(comparisons(document))
     for key, title in short_titles(document).items():
@@ -575,7 +575,7 @@ def howto_rows(documents):
 def speed_lines(documents):
     """Return a list for docs/speed.md, with one item for each machine.
 
-    The item says in how many tasks fastcos is faster than the fastest other exact library.
+    Each item says in how many tasks fastcos is faster than every other exact library.
     """
     lines = []
     for document in documents.values():

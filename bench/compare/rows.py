@@ -18,7 +18,7 @@ def unit(rows):
 def without_itself(indices):
     """Remove each query row from the list of its k + 1 neighbours; return neighbours (n, k).
 
-    If the list does not contain the query row, because this row has many duplicates, the last
+    If a query row has many duplicates, its list may not contain the row itself; then the last
     neighbour is dropped.
     """
     is_other = indices != np.arange(len(indices))[:, None]

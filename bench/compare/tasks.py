@@ -73,11 +73,11 @@ def item_join(n_users, n_items, nnz):
 
 
 def cosine_rounding(d):
-    """Return the largest difference at which float32 may put two cosines into the wrong order.
+    """Return the largest difference between two cosines whose order may be wrong in float32.
 
     The cosines are those of rows with d columns. A product of d columns has d roundings of 2^-24 in
     any order of summation, and each of the two norms has d / 2 + 3 roundings. Each of the two
-    cosines may have an error of this size, in opposite directions.
+    cosines may have an error of this size, and the two errors may have opposite signs.
     """
     return 2 * (2 * d + 6) * 2.0**-24
 

@@ -98,8 +98,8 @@ def fastest_settings(workers):
 def take_turns(workers, budget):
     """Return the seconds of each library's turns, and how many cores other programs used meanwhile.
 
-    fastcos takes part in every turn. Every library except fastcos takes part in the first turn, and
-    it takes part in further turns only while the sum of its times stays within `budget` seconds.
+    fastcos takes part in every turn. Every other library takes part in the first turn. It takes
+    part in a further turn only if the sum of its times is likely to stay within `budget` seconds.
     """
 
     def used_by_others():
@@ -179,7 +179,7 @@ class RowMeasurement:
 
     @property
     def has_ended(self):
-        """Whether fastcos has failed, so that no library can be compared with fastcos."""
+        """Whether fastcos has failed; in this case, no library can be compared with fastcos."""
         return FASTCOS in self._absent or FASTCOS not in self._names
 
     def add_process(self):

@@ -1,7 +1,8 @@
 """The process of one library, which prepares tasks and times calls on request.
 
 `Worker` runs in the process of the comparison and starts `python -m bench.compare.worker LIBRARY`.
-The started process reads one JSON request per line, and answers each with one line of JSON.
+The started process reads requests, each of which is one line of JSON, and answers every request
+with one line of JSON.
 """
 
 import contextlib
@@ -189,7 +190,7 @@ def time_turn(call):
 
 
 def wait_for_threads():
-    """Wait until the other threads of this process sleep, so that they do not slow others down."""
+    """Wait until the other threads of this process sleep; busy threads would disturb others."""
     previous_seconds, since = -np.inf, 0.0
     while (now := time.perf_counter()) - since < QUIET_SECONDS:
         helping_seconds = time.process_time() - time.thread_time()
@@ -200,9 +201,9 @@ def wait_for_threads():
 def call_once(prepare, arguments):
     """Call a library once; return the answer, and a dict with the time and memory of the call.
 
-    The dict contains the seconds of the call, the seconds of the preparation, and the memory that
-    the call and the preparation add together. Before this call, a call on the first rows compiles
-    kernels and starts threads.
+    The dict contains the seconds of the call, the seconds of the preparation, and the peak memory
+    that the preparation and the call add to the process. Before this call, a call on the first rows
+    compiles kernels and starts threads.
     """
     short_arguments = arguments | {"X": arguments["X"][:5_000]}
     call, read = prepare(**short_arguments)

@@ -6,8 +6,7 @@
 Every point is measured in a new process. Its time is the median of five calls, after a first call
 that compiles. Its memory is the peak memory that a call adds. The script writes CSV to stdout. For
 every curve, the script writes to stderr the exponent for which x^exponent fits the measured
-seconds. For comparison, it also writes the exponent with which the time of the plain method grows;
-the plain method takes no shortcut.
+seconds. For comparison, it also writes the exponent of the plain method, which takes no shortcut.
 """
 
 import argparse

@@ -5,9 +5,9 @@ cache. The process searches an index with 1, 16 and 256 queries in turn, until c
 or the time limit is reached. Right before every search of the index, the script searches for the
 same queries in plain NumPy: it converts rows of float16 or int8 to float32, computes a matrix
 product, divides by the norms, and calls argpartition and a sort. The ratio of a search is its time
-divided by the median time of three NumPy searches. These are the NumPy searches for the same
-queries that ran closest in time. The table shows ratios, because other processes, such as the
-compiling process, delay the index and NumPy alike.
+divided by the median time of three NumPy searches. These three searches are the NumPy searches for
+the same queries that ran nearest in time to the search of the index. The table shows ratios,
+because other processes, such as the compiling process, delay the index and NumPy alike.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 

@@ -5,8 +5,9 @@
     python -m bench.lab.groups join --rows 1000000 --groups 5000 --sigma 2
 
 Every list of neighbours is checked. In the case `tenants`, the lists are compared with float64
-scores by NumPy. In the case `join`, the lists are compared with the lists of FAISS. If two lists
-differ, float64 scores decide which of them is right. Run the script on a quiet machine.
+scores by NumPy. In the case `join`, each list is compared with the list that FAISS finds for the
+same row. If two lists differ, float64 scores decide which of them is right. Run the script on a
+quiet machine.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
 A :class:`Work` states how many operations and bytes a call needs. As in the roofline model, a
 :class:`Limit` measures the shortest possible time of this work on this machine. A limit runs one
-short probe for each resource: multiplication, reading, copying and gathering. Measure the limit and
-the call alternately, because the speed of a shared machine changes over time. This change is often
-larger than the difference between the call and the limit.
+short probe for each resource: multiplication, reading, copying and gathering. The speed of a shared
+machine changes over time, often by more than the difference between the time of a call and its
+limit. Measure the limit and the call alternately for this reason.
 """
 
 import functools
@@ -121,7 +121,7 @@ def svd_work(X, k):
 
 
 def roofs():
-    """Return the peak operations per second by arithmetic, and the peak bytes read per second."""
+    """Return the peak rates: arithmetic operations per second, and bytes read per second."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
@@ -170,8 +170,8 @@ class Limit:
 def _rate(amount, call):
     """Return the rate of a call: the amount that the call handles, divided by its shortest time.
 
-    The first call is not timed and fills the caches: the rate of gathers differs by a factor of 2
-    depending on whether data of an earlier probe are still in the caches.
+    The first call only fills the caches, and is not timed. Without this call, the rate of gathers
+    could differ by a factor of 2, because data of an earlier probe may still be in the caches.
     """
     call()
     shortest, started = np.inf, time.perf_counter()
@@ -193,8 +193,8 @@ def _parts(n):
 def _ones(*shape):
     """Return an array of ones on huge pages.
 
-    The share of an ordinary NumPy array that lies on huge pages differs between processes, and so
-    does the time for reading the array.
+    An ordinary NumPy array lies only partly on huge pages. This part differs from process to
+    process, so the time for reading the array differs, too.
     """
     values = buffer_pool.empty(shape, np.float32)
     values[:] = 1

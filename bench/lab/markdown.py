@@ -4,7 +4,7 @@ RULES = {"l": "---", "r": "---:"}
 
 
 def table(columns, header, rows):
-    """Yield the lines of a table; columns has "l" (left) or "r" (right) for each column."""
+    """Yield the lines of a table; `columns` gives "l" (left) or "r" (right) for each column."""
     yield f"| {' | '.join(header)} |"
     yield f"|{'|'.join(RULES[column] for column in columns)}|"
     for row in rows:

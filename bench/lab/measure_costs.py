@@ -67,7 +67,7 @@ def measure_of(name, rows):
 
 
 def rows_of_table(names, rows):
-    """Yield for each measure its name, its seconds, the seconds of the cosine, and the ratio."""
+    """For each measure, yield its name, its time, the time of the cosine, and their ratio."""
     for name in names:
         measures = measure_of(name, rows), get_measure("cosine")
         turns = in_turns(*(partial(top_k, rows, k=K, measure=measure) for measure in measures))

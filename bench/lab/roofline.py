@@ -30,10 +30,10 @@ RESOURCES = {
 def draw(points):
     """Return a figure with one bar per kernel: the speed of the kernel, in percent of its limit.
 
-    The limit follows the roofline model (Williams, Waterman and Patterson, 2009): for the work of
-    the plain method, each resource needs a certain time, and the longest of these times is the
-    limit. A point is a dict with the name of a kernel, the percentage of the limit, the quartiles
-    of the turns, and the resource that takes longest (limited_by).
+    The limit follows the roofline model (Williams, Waterman and Patterson, 2009): each resource
+    needs a certain time for the work of the plain method, and the longest of these times is the
+    limit. A point is a dict with the name of a kernel, its speed in percent of the limit, the
+    quartiles of this percentage over the turns, and the resource that takes longest (limited_by).
     """
     from matplotlib.figure import Figure
 

@@ -2,12 +2,11 @@
 
 To choose between two methods, the planner of a search compares a quantity, such as the number of
 queries, with a threshold. The thresholds are fields of ``fastcos.search.cost_model.CostModel``. For
-several thresholds, the script prints a table. The table shows the times of both methods for
-quantities below the threshold, and for quantities above the threshold. The rows are random, and
-searches run on two threads unless a table says otherwise. Times are medians of five calls, after a
-first call that compiles the kernels. If files are given, the table of the projection also shows
-times for the rows of these files. The first 1,000 rows of a file are the queries. The script takes
-two minutes on two cores.
+several thresholds, the script prints a table. The table shows the times of both methods, for
+quantities below and above the threshold. The rows are random, and searches run on two threads
+unless a table says otherwise. Times are medians of five calls, after a first call that compiles the
+kernels. If files are given, the table of the projection also shows times for the rows of these
+files. The first 1,000 rows of a file are the queries. The script takes two minutes on two cores.
 """
 
 import sys
@@ -128,8 +127,8 @@ def panels_of_a_run():
 def duplicates():
     """Print the times of two kinds of self-joins, for rows that have copies.
 
-    The first kind searches once for all copies of a row. The second kind searches separately for
-    each copy.
+    The first kind of self-join makes one search for all copies of a row. The second kind makes a
+    separate search for each copy.
     """
     table = []
     for copies in (1, 2, 3, 5, 20):

@@ -72,7 +72,7 @@ def search_rows(counts):
 
 
 def other_rows(counts):
-    """Yield a row of the table for each of three operations that fastcos has and FAISS lacks."""
+    """For each of three operations that FAISS does not have, yield a row of the table."""
     rows = data.gaussian(30_000, 384)
     sparse_rows = data.interactions(20_000, 5_000, 400_000)
     X, A = data.interactions(100_000, 20_000, 3_200_000), data.gaussian(20_000, 64)

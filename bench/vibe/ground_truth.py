@@ -2,9 +2,9 @@
 
     python -m bench.vibe.ground_truth agnews-mxbai-1024-euclidean.hdf5 [...]
 
-VIBE computes the true neighbours of the queries in float32 (FaissFlat). A list of k neighbours
-counts as changed if it contains an item whose float64 score is lower than the k-th best float64
-score of the query. The script needs h5py: pip install 'fastcos[io]'.
+VIBE computes the true neighbours of the queries in float32 (FaissFlat). Let s be the k-th best
+float64 score of a query. The list of k neighbours of the query counts as changed if it contains an
+item whose float64 score is lower than s. The script needs h5py: pip install 'fastcos[io]'.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def scores_of_lists(queries, items, lists, measure):
 
 
 def changed_lists(queries, items, lists, measure):
-    """Return how many lists contain an item whose float64 score is below the k-th best score."""
+    """Count the lists in which the float64 score of an item is below the k-th best score."""
     changed, k = 0, lists.shape[1]
     for first in range(0, len(queries), LISTS_PER_BLOCK):
         at = slice(first, first + LISTS_PER_BLOCK)

@@ -60,8 +60,8 @@ def test_predictions_stay_to_rounding():
 def test_rotation_is_the_nearest_one():
     """No further rotation brings the aligned items nearer to the old items.
 
-    The test tries 1,000 rotations. Half of them are random, and the other half change the solution
-    only slightly.
+    The test tries 500 random rotations, and 500 small rotations that change the solution only
+    slightly.
     """
     rng = np.random.default_rng(2)
     old = rng.standard_normal((60, 3))

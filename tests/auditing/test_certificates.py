@@ -103,10 +103,7 @@ def test_rescaling_radius_is_where_an_item_can_pass():
 
 
 def least_lead(items, i, j, outsiders, log_condition, rng):
-    """Return the cosine of items i and j, minus the cosine of item i and an outsider.
-
-    The result is the minimum of this difference over all outsiders and over all weights in the box.
-    """
+    """Return the least cos(i, j) - cos(i, m) over the outsiders m and the weights in the box."""
     x, y = items[i], items[j]
     K = float(np.exp(2 * log_condition))
     return min(

@@ -59,7 +59,10 @@ def test_condition_one_has_no_range():
 
 
 def test_labels_of_searched_items_are_held_out():
-    """On the 60 searched items, the best D of 40 dimensions separates even random labels."""
+    """The best D separates random labels of the searched items, but not of the held-out items.
+
+    The items have 40 dimensions. 60 of the 120 items are searched, and the other 60 are held out.
+    """
     gains, in_sample = [], []
     for seed in range(8):
         rng = np.random.default_rng(seed)

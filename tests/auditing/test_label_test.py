@@ -1,4 +1,4 @@
-"""The label test reports labels that neighbours or pairs recover, but no shuffled labels."""
+"""The label test reports labels that neighbours or pairs recover; it reports no shuffled labels."""
 
 import dataclasses
 
@@ -184,8 +184,8 @@ def test_deviations_are_counted_in_standard_deviations():
 def test_each_test_names_the_similarity_that_recovers_best():
     """Each test of labels reports which similarity recovers the labels best.
 
-    One of the three similarities recovers the labels among neighbours, another one recovers them
-    over all pairs, and the third one does not recover them.
+    The test compares three similarities: one recovers the labels only among near neighbours, one
+    recovers them only over all pairs, and one does not recover them at all.
     """
     rng = np.random.default_rng(9)
     n, codes = 120, np.repeat([0, 1], 60)

@@ -1,6 +1,7 @@
-"""The audit recognises in the factors that users and items both had weight decay.
+"""The audit recognises from the factors that both users and items had weight decay.
 
-If `weight_decay_on` is not given, the audit advises the reader to find out who had weight decay.
+If `weight_decay_on` is not given, the audit advises the reader to find out whether users, items or
+both had weight decay.
 """
 
 import dataclasses

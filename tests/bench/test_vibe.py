@@ -1,7 +1,7 @@
 """Tests of the module and of the script in bench/vibe.
 
-The module, which VIBE runs, finds every true neighbour. The script counts the lists in the ground
-truth of VIBE that change if they are computed in float64.
+The module, which VIBE runs, finds every true neighbour. The script counts the ground-truth lists of
+VIBE that would change if they were computed in float64.
 """
 
 import importlib.util

@@ -225,7 +225,7 @@ def test_claimed_decay_is_compared_with_the_factors(files, capsys):
     """The audit checks whether the factors agree with the option `--weight-decay-on both`.
 
     Random factors are not balanced, so they do not agree with the option. The factors that
-    `canonicalize` returns are balanced, so they agree with it.
+    `canonicalize` returns are balanced, so they agree with the option.
     """
     items, users = (np.load(files / f"{side}.npy") for side in ("items", "users"))
     form = canonicalize(users, items)

@@ -1,4 +1,4 @@
-"""The folder that `fit` writes can replace files of users and items in the other commands."""
+"""The other commands accept the folder that `fit` writes instead of files of users and items."""
 
 import json
 from contextlib import redirect_stdout

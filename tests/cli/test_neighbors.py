@@ -133,7 +133,7 @@ def test_commands_read_tables_of_vectors(folder, command):
 
 @pytest.mark.slow
 def test_ids_of_an_implicit_model_come_from_a_file(folder, capsys):
-    """Positions must not be matched with ids in a table: row 1 is not film 1."""
+    """Positions in a model are not matched with the ids in a table: row 1 may not be film 1."""
     np.savez("als.npz", item_factors=ITEMS, user_factors=QUERIES)
     ids = 7 * np.arange(30) + 1
     np.save("ids.npy", ids)

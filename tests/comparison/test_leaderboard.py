@@ -347,7 +347,7 @@ def test_compare_evaluates_user_item_scores_once():
 
 
 def test_held_out_task_votes_of_users_match_numpy():
-    """The scores of project_back_users equal the scores of the same task in plain NumPy."""
+    """The held-out scores of project_back_users are the same as those of plain NumPy code."""
     X, _ = clustered_interactions(150, 40)
     question = HeldOutTask.split(X, np.random.default_rng(0))
     model = LinearMF(6, random_state=0).fit(question.training_X)
@@ -509,8 +509,8 @@ def test_compare_refuses_labels_too_few_for_a_test(n, outcomes):
     """Labels must have enough distinct permutations for a test.
 
     If two equally frequent labels are exchanged, the same items share a label as before, so this is
-    no new permutation. Of the 924 permutations of two labels with 6 items each, only 462 are
-    therefore distinct.
+    no new permutation. For example, two labels with 6 items each have 924 permutations, of which
+    only 462 are distinct.
     """
     rows, few = blobs()[0], np.full(120, -1)
     X = np.abs(np.random.default_rng(0).standard_normal((200, 120)))

@@ -114,7 +114,7 @@ def test_operators_in_filters(filter, accepts):
 
 
 def _none_safe(accepts, page, tag):
-    """Return the result of `accepts`, or False if it compares a missing value by size."""
+    """Return the result of `accepts`, or False if `accepts` applies < or > to a missing value."""
     try:
         return accepts(page, tag)
     except TypeError:

@@ -15,7 +15,7 @@ def write(path, content):
 
 
 def refused(path, *fragments, reader, **arguments):
-    """Check that the reader refuses the file, in a one-line message that has all fragments."""
+    """Check that the reader refuses the file; the message must be one line with all fragments."""
     with pytest.raises(FastcosFormatError) as caught:
         reader(path, **arguments)
     message = str(caught.value)

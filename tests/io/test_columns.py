@@ -1,6 +1,6 @@
 """Columns that other programs have written are either read or refused.
 
-The error of a refusal states the name of the column, the row and the type.
+If a column is refused, the error message states the name of the column, the row and the type.
 """
 
 import datetime

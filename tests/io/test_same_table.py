@@ -56,7 +56,7 @@ def words(rng, n):
 
 
 def with_one(rng, cells, odd):
-    """Return the cells, but replace the first, the last or a random one by `odd`."""
+    """Return the cells, but with `odd` in the place of the first, the last or a random cell."""
     place = int(rng.choice([0, len(cells) - 1, rng.integers(len(cells))]))
     return [*cells[:place], odd, *cells[place + 1 :]]
 
@@ -64,7 +64,7 @@ def with_one(rng, cells, odd):
 def make_ids(rng, n):
     """Return a column of ids, or None.
 
-    Readers recognise the column of ids by its name, or because no other column contains texts.
+    Readers recognise the column of ids by its name, or as the only column that contains texts.
     """
     name = str(rng.choice(["id", "item_id", "movieId", "Item ID", "ISBN"]))
     numbers = distinct(rng, n)
@@ -304,7 +304,7 @@ def frame_jsonl(path, columns):
 
 
 def lacks(*kinds):
-    """Return a function that tells whether no column has one of these types."""
+    """Return a function that returns True if none of the columns has one of these types."""
     return lambda columns: not {one.kind for one in columns} & {*kinds}
 
 

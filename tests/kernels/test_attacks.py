@@ -22,7 +22,7 @@ def neighborhoods(seed, n, m=8, d=4):
 
 
 def rank(x, units, edge, w):
-    """Return how many items are nearer to x than item `edge` at weights w.
+    """Return how many items are nearer to x than the item `edge` is, for the weights w.
 
     Only items whose cosines are higher by more than MARGIN are counted.
     """

@@ -14,7 +14,7 @@ def score_table(seed, n, m, levels):
 
 
 def by_loops(line, own, codes, k):
-    """Return the AUC, the average precision at R, and the label of the vote, computed by loops.
+    """Use loops to return the AUC, the average precision at R, and the label that wins the vote.
 
     If two columns have equal scores, the column with the lower number ranks first.
     """

@@ -1,4 +1,4 @@
-"""Native libraries give Numba's results, and are never used if outdated or unsuitable."""
+"""Native libraries give the same results as Numba; outdated or unsuitable ones are never used."""
 
 import json
 import os

@@ -24,7 +24,7 @@ def units(seed, n, d):
 
 @kernel
 def dots(rows, columns, out):
-    """Compute out[i, j] = rows[i] . columns[j], and add the dimensions in order."""
+    """Compute out[i, j] = rows[i] . columns[j]; the dimensions are summed from first to last."""
     for i in range(rows.shape[0]):
         for j in range(columns.shape[0]):
             total = 0.0

@@ -1,4 +1,4 @@
-"""Each timed probe really does all the work whose time it is meant to measure."""
+"""Each timed probe really does all the work that it is meant to time."""
 
 import numpy as np
 import pytest

@@ -182,7 +182,7 @@ def test_package_has_no_assert():
 
 
 def test_private_kernels_are_called_by_kernels_only():
-    """A kernel called _name has no entry from Python, so calling it from Python would crash."""
+    """Python never calls a kernel named _name; without an entry point, the call would crash."""
     private = {
         function.name
         for tree in kernels().values()

@@ -33,7 +33,7 @@ def sampled(
     preference, item_cluster, popularity, n_wanted, *, key=(1, 2), cuts=None, race_from=NEVER,
     max_draws=NEVER,
 ):  # fmt: skip
-    """Prepare the inputs of the kernel by loops; return the rows of items that it samples."""
+    """Use loops to prepare the inputs of the kernel; return the rows of items that it samples."""
     preference = np.array(preference, np.float64)
     n_clusters = preference.shape[1]
     members = [[i for i, own in enumerate(item_cluster) if own == c] for c in range(n_clusters)]

@@ -1,4 +1,4 @@
-"""A sparse product of a block of rows equals the dense product, and changes no other rows."""
+"""In a block of rows, a sparse product equals the dense product; other rows do not change."""
 
 import itertools
 

@@ -157,7 +157,7 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
 def test_large_factors_are_prefetched_and_the_products_are_the_same(index, value, dtype):
     """Products are correct even if the kernels prefetch a large factor.
 
-    Fewer than 16 non-zeros follow the last rows of X, so nothing is prefetched for these rows.
+    Nothing is prefetched for the last rows of X, because fewer than 16 non-zeros follow these rows.
     """
     rng = np.random.default_rng(10)
     X = sp.random_array((300, 5_000), density=0.004, rng=rng, format="csr")
@@ -176,7 +176,7 @@ def test_large_factors_are_prefetched_and_the_products_are_the_same(index, value
 
 
 def joined(Z, n_groups):
-    """Join the column groups of each part; return the sums (parts, p, w).
+    """For each part, join the sums of its column groups; return an array (parts, p, w).
 
     The tasks of one part are adjacent, and each of them sums one group of columns.
     """
@@ -207,7 +207,7 @@ def test_join_columns_equals_concatenate():
 def in_order(pairs, dtype, are_fused=True):
     """Return the sum of products in order, by mpmath.
 
-    Each step rounds to dtype once, or twice if not fused.
+    A fused step rounds to dtype once; a step that is not fused rounds twice.
     """
     total = mpmath.mpf(0)
     with mpmath.workprec(np.finfo(dtype).nmant + 1):

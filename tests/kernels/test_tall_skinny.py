@@ -1,4 +1,4 @@
-"""Tall-skinny products equal plain loops bit for bit and, for integers, the products of NumPy."""
+"""Tall-skinny products equal plain loops bit for bit; integer products also equal NumPy's."""
 
 import numba
 import numpy as np

@@ -1,4 +1,4 @@
-"""One step of training, compared with the loss in NumPy and with its finite differences."""
+"""One step of training agrees with the loss in NumPy and with finite differences of this loss."""
 
 import itertools
 

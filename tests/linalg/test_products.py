@@ -217,7 +217,8 @@ def test_bits_do_not_depend_on_threads_or_instruction_set(rng):
 def wide():
     """Return a matrix with very many columns.
 
-    A product of this matrix is computed in pieces, from two parts of the transposed matrix.
+    Products with this matrix are computed in pieces. Products with its transpose add the sums of
+    two parts.
     """
     rng = np.random.default_rng(0)
     n, p, per_row = 29_000, 17_000, 60

@@ -45,7 +45,7 @@ def with_rank(X, k):
 
 
 def assert_certificate_is_true(X, result, tol):
-    """Check that a singular value lies within each bound, and that no large one is missing."""
+    """Check that a singular value lies within each bound, and that no large value is missing."""
     truth = np.linalg.svd(np.asarray(X, np.float64), compute_uv=False)
     reference = np.where(result.s > 0, result.s, truth[0])
     nearest = np.abs(result.s[:, None] - truth).min(axis=1)
@@ -218,7 +218,8 @@ def test_randomized_svd_bits_do_not_depend_on_threads(dtype):
 def test_randomized_svd_finds_a_value_of_high_multiplicity(monkeypatch):
     """randomized_svd finds a singular value of high multiplicity.
 
-    The widened blocks contain long columns, and columns that are short only because of rounding.
+    The widened blocks contain long columns, and also short columns that consist only of rounding
+    errors.
     """
     monkeypatch.setattr(block_lanczos, "block_width", lambda k: 4)
     X = with_spectrum(178, 118, np.repeat([4.0, 2.0], [40, 78]), seed=22)

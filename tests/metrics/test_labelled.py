@@ -1,4 +1,4 @@
-"""The validation of neighbour lists and query labels, for inputs that are just valid or invalid."""
+"""The validation of neighbour lists and query labels is correct at the limits of what is valid."""
 
 import numpy as np
 import pytest

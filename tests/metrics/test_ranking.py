@@ -1,4 +1,4 @@
-"""Scores of recommendation lists equal the scores of a Python loop, ranx and scikit-learn.
+"""The scores of recommendation lists are the same as in a Python loop, ranx and scikit-learn.
 
 The scores measure how well the lists recover the held-out items.
 """

@@ -83,8 +83,8 @@ def test_cosine_mf_decreases_its_loss(simulation, similarity, loss):
 def test_cosine_mf_recovery_depends_on_the_temperature(seed):
     """At one temperature, the cosine recovers the clusters better than the dot product does.
 
-    At another temperature, the cosine has a lower held-out loss, but recovers the clusters less
-    well than at the first temperature.
+    Compared with this temperature, another temperature gives the cosine a lower held-out loss, but
+    a worse recovery of the clusters.
     """
     X, cluster, *_ = simulate_interactions(1000, 200, random_state=seed)
 

@@ -59,7 +59,7 @@ def opened_browser():
 
 
 def resize(browser, width, height=1400, *, dark=False):
-    """Set the size of the page in CSS pixels; a page may be narrower than a window can be."""
+    """Set the size of the page in CSS pixels; a page can be narrower than the narrowest window."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -1,4 +1,4 @@
-"""A browser and a comparison that are shared by the tests of all pages with a script."""
+"""Fixtures for the tests of all pages that contain a script: a browser and a comparison."""
 
 import pytest
 

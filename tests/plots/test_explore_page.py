@@ -54,7 +54,7 @@ def order_of(page):
 
 
 def shown_row(comparison, known):
-    """Return the item embeddings under a named rescaling, or those of Eq. 2 for `known` = None."""
+    """Return the item embeddings of Eq. 1 rescaled by `known`, or of Eq. 2 if `known` is None."""
     name = "dropout" if known is not None else "weight_decay"
     return comparison.models[name].item_embeddings(known and known.rescaling)
 
@@ -315,7 +315,7 @@ function milliseconds(work) {
 
 @pytest.mark.slow
 def test_redraw_of_a_thousand_items_follows_a_drag(browser, paper, tmp_path):
-    """A redraw takes less than 50 ms or, on a slow machine, less than 1.5 times the time of a loop.
+    """A redraw takes less than 50 ms; slow machines may take up to 1.5 times as long as for a loop.
 
     The loop multiplies all pairs of rows. On two cores of an idle Intel Xeon (Emerald Rapids), the
     median time of a redraw is 49 ms, and that of the loop is 42 ms. If the machine is busy, a
@@ -501,7 +501,7 @@ DATA = Path(__file__).parents[3] / "shared" / "data" / "ml-latest-small"
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="MovieLens latest-small is not there")
 def test_items_page_of_films(browser, tmp_path):
-    """For real films, the page shows the same names, labels and neighbours as Python computes."""
+    """For real films, the page shows the names, labels and neighbours that Python computes."""
     read = read_interactions(DATA / "ratings.csv.zip", value="")
     model = LinearMF(50, random_state=0).fit(read.X)
     films = io.read_labels(DATA / "movies.csv", read.item_ids, column="genres")

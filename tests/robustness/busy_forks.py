@@ -6,7 +6,7 @@ Two threads repeat an operation on fresh inputs, so they encode, pack and search
 Meanwhile, the main thread forks children, each of which calls the operation once. A child must
 return the same answer as the parent within HANG seconds. In the operations "prefixes...", a thread
 of each index also computes the prefixes of the items (see kernels/projection.py). The script prints
-one line per operation, and exits with status 1 if a child hung, failed or was wrong.
+one line per operation, and exits with status 1 if a child hung, failed or returned a wrong answer.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def digest(result: Any) -> bytes:
 
 
 def faults(operation: str, children: int) -> tuple[int, int]:
-    """Fork children beside two busy threads; return how many hung, and how many were wrong."""
+    """Fork children while two threads work; return the numbers of hung and of wrong children."""
     call = OPERATIONS[operation]
     n_axes = AXES if operation.startswith("prefixes") else None
     cost_model.COSTS = dataclasses.replace(cost_model.COSTS, projected_columns=n_axes)

@@ -8,15 +8,16 @@
   sample of 20,000, and reports the time and the thresholds of both calibrations.
 - held_out: in six data sets, computes thresholds from one half of the rows, and measures the share
   of the pairs in the other half that reach these thresholds.
-- tail: fits the tail model to a tenth of the rows, and compares the rate that it predicts for a
-  high threshold with the share of the pairs of all rows that reach this threshold.
+- tail: fits the tail model to a tenth of the rows. For a high threshold, compares the rate that the
+  model predicts with the share of all pairs of rows that reach this threshold.
 - fdr: measures the share of false discoveries in data with planted relevant pairs (--repeats 200).
 - transfer: for two versions of a model, measures the share of pairs with a cosine of 0.6 or more,
   and computes the threshold for a rate of 1e-3.
-- rescaling: compares the computed range of the threshold with the thresholds for 10,000 random D
-  and for a grid of all D.
-- hubs: for the measures cosine, query_normalized and mutual_proximity, reports how much the rate
-  varies between single queries.
+- rescaling: compares the computed range of the threshold with the thresholds of rescaled rows. Rows
+  of data sets are rescaled by 10,000 random D; rows with two or three columns are rescaled by all D
+  of a grid.
+- hubs: reports how much the rate varies from query to query, for the measures cosine,
+  query_normalized and mutual_proximity.
 """
 
 import argparse

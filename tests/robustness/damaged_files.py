@@ -6,10 +6,10 @@ A reader of a damaged file must either return the original content or raise a Fa
 Other content is allowed in three cases: the format has no checksum (text, .npy, Parquet); an index
 is opened without verify=True; or a directory is "signed", which means that the script corrects the
 checksums after the damage. The process may use 1 GiB more addresses than at its start, and each
-case may take 20 seconds. A crash, a MemoryError or a hang ends the process. If the checkpoint of a
-search is damaged, the search either continues, or raises the same error as for a checkpoint of
-another call. For each format, the script prints how many files were refused, how many were read
-with the original content, and how many were read with other content.
+case may take 20 seconds. A crash, a MemoryError or a hang ends the process. A search with a damaged
+checkpoint either continues, or raises the same error as a search with the checkpoint of another
+call. For each format, the script prints how many files were refused, how many were read with the
+original content, and how many were read with other content.
 """
 
 import faulthandler
@@ -287,7 +287,7 @@ FORMATS = {
 
 
 def damaged(content: bytes, random: Any) -> bytes:
-    """Return the content with a changed bit or byte, cut short, or with a piece lost or doubled."""
+    """Damage the content: change a bit or byte, cut off the end, or delete or double a piece."""
     kind, at = random.integers(5), int(random.integers(max(1, len(content))))
     other = bytearray(content)
     if kind == 0 or not content:

@@ -3,12 +3,12 @@
     python -m tests.robustness.dense_exactness [CASES [SEED]]
 
 A case is a pair of a query and k. If the k neighbours of a query are correct and in the correct
-order, the cases of this query with a smaller k are also correct. The rows come from families on
-which upper bounds work badly. The number of rows is close to a multiple of a block size. The
+order, the cases with the same query and a smaller k are also correct. The rows come from families
+on which upper bounds work badly. The number of rows is close to a multiple of a block size. The
 entries are float32 or float64 numbers in either byte order, and their magnitudes are ordinary or
 extreme. The entry point, the number of threads, the working memory, the instruction set and the
-batches of queries are drawn at random for each call. Half of the calls, chosen at random, use a
-projection onto 24 axes. Half of the calls, chosen independently of the first half, divide the rows
+batches of queries are drawn at random for each call. A random half of the calls uses a projection
+onto 24 axes. Another random half of the calls, which is chosen independently, divides the rows
 among tasks. A random half of the self-joins multiplies each pair of rows only once, in small
 blocks. The reference sorts the float64 scores of all pairs.
 """
@@ -71,8 +71,8 @@ def changed_index(rng, X, measure):
 
     The function also returns the position of each row of X in the index, and the total number of
     positions in the index. The index was fitted, extended, and changed by remove and upsert. The
-    removed items are copies of rows of X. A search that ignored the removal would therefore return
-    a removed item instead of a neighbour.
+    removed items are copies of rows of X, so a search that does not skip them returns removed items
+    instead of neighbours.
     """
     n = len(X)
     total = n + int(rng.integers(1, n + 2))
@@ -139,7 +139,7 @@ def neighbors_by(entry_point, rng, X, k, measure, own, folder):
 
 
 def count_errors(n_cases, random_state=0):
-    """Return the numbers of cases and of wrong cases: in total, by family and by entry point."""
+    """Count cases and wrong cases: in total, for each family, and for each entry point."""
     rng, cases, wrong = np.random.default_rng(random_state), Counter(), Counter()
     while cases["all"] < n_cases:
         n_axes = int(rng.choice([0, 24]))

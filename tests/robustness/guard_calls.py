@@ -2,12 +2,12 @@
 
     python -m tests.robustness.guard_calls CALLS SITUATION... [handlers]
 
-The process first runs a parallel loop of a user, which starts Numba's threading layer, and then
-runs every operation. After that, the process calls each operation CALLS times in each situation.
-The process compares the answers of one thread with NumPy. All other answers must be bit-identical
-to the answers of one thread. The script prints one JSON line: the number of calls and of wrong
-answers per operation, the warnings, and the signals that arrived. The script guard_matrix.py runs
-this script in new processes.
+The process first runs a parallel Numba loop as a user would write it; this loop starts Numba's
+threading layer. The process then runs every operation. After that, it calls each operation CALLS
+times in each situation. The process compares the answers of one thread with NumPy. All other
+answers must be bit-identical to the answers of one thread. The script prints one JSON line: the
+number of calls and of wrong answers per operation, the warnings, and the signals that arrived. The
+script guard_matrix.py runs this script in new processes.
 """
 
 import hashlib
@@ -115,7 +115,7 @@ def confirm_one_thread() -> None:
 
 
 def blocks_of(operation: str) -> int:
-    """Return the number of blocks in the longest run of an operation; one block needs no pool."""
+    """Return the largest number of blocks in a run of an operation; one block needs no pool."""
     results, run = [], parallel.run
     parallel.run = lambda of, cuts, *rest, **more: (  # type: ignore[assignment]
         results.append(len(cuts) - 1), run(of, cuts, *rest, **more),
@@ -160,7 +160,7 @@ def in_threads(calls: int, expected: dict[str, str], n_threads: int = 8) -> dict
 
 
 def in_child(calls: int, expected: dict[str, str], generations: int = 1) -> dict[str, int]:
-    """Return the results of a child or grandchild; if either dies, all calls count as wrong."""
+    """Return the results of a child or grandchild; if a process dies, all calls count as wrong."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -223,7 +223,7 @@ def install_handlers(words: list[str]) -> None:
 
 
 def warmed() -> dict[str, str]:
-    """Run every operation here, on the user's layer and on ours; return the expected answers."""
+    """In this process, run a user's loop, then every operation; return the expected answers."""
     np.testing.assert_allclose(total_of_user(ROWS), ROWS.sum())
     assert numba.threading_layer() == os.environ.get("NUMBA_THREADING_LAYER", "omp")
     confirm_one_thread()

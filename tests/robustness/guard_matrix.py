@@ -4,11 +4,11 @@
     python -m tests.robustness.guard_matrix [--calls 200] [--backend pool] [--layer omp]
         [--situation fork]
 
-The script runs tests/robustness/guard_calls.py, or gunicorn with it, in new processes, once with
-and once without handlers of SIGTERM and SIGABRT. Each cell of the matrix is a combination of a
-layer, a driver, a situation and an operation, with or without these handlers. The script makes at
-least CALLS calls per cell. It prints one JSON line per process, and a summary. It exits with status
-1 if any call was wrong, crashed, hung or received a signal.
+In new processes, the script runs tests/robustness/guard_calls.py, either directly or in gunicorn.
+The processes run once with and once without handlers of SIGTERM and SIGABRT. Each cell of the
+matrix is a combination of a layer, a driver, a situation and an operation, with or without these
+handlers. The script makes at least CALLS calls per cell. It prints one JSON line per process, and a
+summary. It exits with status 1 if any call was wrong, crashed, hung or received a signal.
 """
 
 import argparse

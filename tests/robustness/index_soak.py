@@ -3,11 +3,11 @@
     python -m tests.robustness.index_soak [--changes 10000] [--threads 8] [--processes 2]
 
 Before every change, the script builds a new index of the rows that will remain; afterwards,
-searches must return bit-identical results. A thread's answer must be right for a state that the
-index had between the start and the end of the search. Each process refreshes its index before it
-searches. The answer of a process must be right for one of the saved states. The script prints one
-JSON line: the numbers of changes, searches and wrong answers. It exits with status 1 if an answer
-was wrong.
+searches must return bit-identical results. The answer of a thread must be right for at least one
+state of the index between the start and the end of the search. Each process refreshes its index
+before it searches. The answer of a process must be right for one of the saved states. The script
+prints one JSON line: the numbers of changes, searches and wrong answers. It exits with status 1 if
+an answer was wrong.
 """
 
 import argparse

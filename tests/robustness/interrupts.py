@@ -4,8 +4,9 @@
 
 The operations are those of memory_limits.py; the script repeats each of them until it sends SIGINT.
 For each operation, the script prints the longest time in seconds from SIGINT to KeyboardInterrupt.
-It also prints how many threads and files were left over; the threads of the pool are not counted.
-It exits with status 1 if a time exceeded 0.5 s, or if a thread or file was left over.
+It also prints how many threads and files the interrupted calls left behind; the threads of the pool
+are not counted. It exits with status 1 if a time exceeded 0.5 s, or if a thread or file was left
+behind.
 """
 
 import argparse
@@ -28,7 +29,7 @@ LONGEST = 0.5
 
 
 def answered(name: str, inputs: tuple[Any, ...], delay: float) -> float:
-    """Send SIGINT after `delay` seconds; return the seconds from then to KeyboardInterrupt."""
+    """Send SIGINT after `delay` seconds; return how many seconds KeyboardInterrupt took."""
     sent: list[float] = []
 
     def send() -> None:

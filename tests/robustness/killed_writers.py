@@ -10,11 +10,11 @@ find temporary files, but no reader sees them.)
 The kinds whose names begin with "long-" use checkpoints. To make one version of long-neighbors, a
 process must write to the disk 26 times, but each child process is killed within a dozen writes. The
 script starts one child after another until a child completes the version. Each child continues from
-the checkpoint of the previous child; without checkpoints, no child could complete the version.
-After that, further children make the other version. After every kill, every file must belong to the
-previous or to the new version. In the end, all files must equal those of a process that was never
-killed, byte by byte. The script prints the numbers of kills, of complete runs, and of kills that
-left a checkpoint.
+the checkpoint of the previous child; without checkpoints, no child could complete the version. Then
+further children work on the other version until it is complete. After every kill, every file must
+belong to the previous or to the new version. In the end, all files must equal those of a process
+that was never killed, byte by byte. The script prints the numbers of kills, of complete runs, and
+of kills that left a checkpoint.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A script: passes odd dense arrays to the search, and compares accepted ones with NumPy.
+"""A script: passes odd dense arrays to the search, and compares the results with those of NumPy.
 
     python -m tests.robustness.malformed_dense SEED CASES
 

@@ -1,13 +1,13 @@
-"""A script: runs public operations at three sizes under a hard limit of address space.
+"""A script: limits the address space, and runs public operations on inputs of three sizes.
 
     python -m tests.robustness.memory_limits [operation ...]
 
-Beyond the memory that the process already holds, each call may take this amount: four times the
-size of its inputs, plus the size of its outputs, plus working_memory (16 MiB here), plus 64 MiB. At
-the three sizes, a float32 matrix of all pairs would take 0.1, 0.4 and 1.6 GB, which exceeds this
-limit. For each operation, the script prints a JSON line with the sizes at which the operation
-stayed within the limit. It exits with status 1 if an operation exceeded the limit at any size. It
-only runs on Linux.
+Each call may use this much memory in addition to the memory that the process already holds: four
+times the size of its inputs, plus the size of its outputs, plus working_memory (16 MiB here), plus
+64 MiB. At the three sizes, a float32 matrix of all pairs would take 0.1, 0.4 and 1.6 GB, which
+exceeds this limit. For each operation, the script prints a JSON line with the sizes at which the
+operation stayed within the limit. It exits with status 1 if an operation exceeded the limit at any
+size. It only runs on Linux.
 """
 
 import json
@@ -256,8 +256,8 @@ def held() -> int:
 def fits(name: str, n: int) -> bool:
     """Return whether a call with inputs of size n stays within the memory limit.
 
-    To set the limit, the size of the outputs is estimated: it is ten times the size of the outputs
-    of a call with inputs of size n / 10.
+    To set the limit, the function estimates the size of the outputs: it makes a call with inputs of
+    size n / 10, and multiplies the size of the outputs of this call by ten.
     """
     make, call = OPERATIONS[name]
     outputs = size_of(call(*make(n // 10))) * 10

@@ -97,7 +97,7 @@ class Mutant(NamedTuple):
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST | None]]:
-    """Yield a description and a new node for each change of a node; None stands for `pass`."""
+    """For each change of a node, yield a description and the new node; None stands for `pass`."""
     if isinstance(node, ast.Compare):
         for at, operator in enumerate(node.ops):
             for other in SWAPPED.get(type(operator), ()):

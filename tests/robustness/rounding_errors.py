@@ -15,11 +15,10 @@ These sizes are in the table:
 - "1": the number 1.
 - "terms": the sum of the absolute values of the products that are added. This size is used for sums
   that may cancel.
-- "s[0]² / s": the square of the largest singular value, divided by the singular value that is
-  tested. This size is used for singular values that are computed from a Gram matrix.
-- "condition": the number that enters a subtraction, an inversion or a division, divided by the
-  number that results from this operation. The formulas are in rounding_formulas.py and
-  rounding_metrics.py.
+- "s[0]² / s": the square of the largest singular value, divided by the tested singular value. This
+  size is used for singular values that are computed from a Gram matrix.
+- "condition": the input of a subtraction, an inversion or a division, divided by the result of this
+  operation. The formulas are in rounding_formulas.py and rounding_metrics.py.
 """
 
 import argparse
@@ -172,8 +171,8 @@ def spectra() -> Iterator[tuple[str, Any]]:
 def singular_errors(X: Any) -> tuple[float, float, float]:
     """Return three errors of a full SVD of X, in ULP.
 
-    They are the error of the singular values, the part of this error that exceeds the certified
-    residuals, and the deviation of U and V from orthogonality.
+    The first is the error of the singular values. The second is the amount by which this error
+    exceeds the certified residuals. The third is the deviation of U and V from orthogonality.
     """
     values = mpmath.svd_r(mpmath.matrix(X.tolist()), compute_uv=False)
     truth = np.array(sorted(values, reverse=True), object)

@@ -233,11 +233,11 @@ def without_top(Q: Rows, B: Rows) -> Truth:
 
 
 def metric_of(S: Any, Q: Rows, B: Rows, shift: Any = None) -> Truth:
-    """Return a function that computes the exact cosine of a pair in the metric S, and its size.
+    """Return a function that computes, for a pair, the exact cosine in the metric S and a size.
 
-    The size is the unit of the error of the cosine. The rounding error of the root of S is
-    proportional to the largest eigenvalue of the root, so the sizes are proportional to the
-    condition number of S.
+    The error of the cosine is expressed in units of this size. The condition number of S is a
+    factor of the size, because the rounding error of the root of S is proportional to the largest
+    eigenvalue of the root.
     """
     _, _, condition = condition_of(S)
     shift = [mpmath.mpf(0)] * DEPTH if shift is None else shift

@@ -60,7 +60,7 @@ POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
 
 
 def raw_scores(metric_type: str, Q: Any, B: Any, bias: Any = None) -> Any:
-    """Encode the rows; return the raw float64 scores of all pairs, by which the engine ranks."""
+    """Encode the rows; return the raw float64 scores by which the engine ranks all pairs."""
     left, right = (
         encode_rows(rows, added, 1, metric_type) for rows, added in ((Q, None), (B, bias))
     )

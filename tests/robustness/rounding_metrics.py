@@ -37,7 +37,7 @@ def frobenius(A: Any) -> Any:
 
 
 def centred(rows: Any) -> tuple[Any, Any]:
-    """Subtract the mean row; return the rows, and the factor by which this reduces their norm."""
+    """Return the centred rows, and the factor by which centring reduces the norm of the rows."""
     moved = [less(row, mean(rows)) for row in rows]
     return moved, mpmath.sqrt(mpmath.fsum(norm(x) ** 2 for x in rows)) / frobenius(matrix(moved))
 

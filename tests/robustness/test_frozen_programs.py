@@ -76,7 +76,7 @@ print(json.dumps(result))
 
 @pytest.fixture(scope="module")
 def publish(tmp_path_factory):
-    """Return a function that publishes the program and returns the command to start it."""
+    """Return a function; it publishes the program, and returns the command for starting it."""
     published = {}
 
     def publish(form, factor):

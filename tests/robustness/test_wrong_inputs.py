@@ -108,7 +108,7 @@ NO_LIST = [5, "x", Odd(), 0.5, True, [5], [None], [Odd()], ["nothing"], {"a": 1}
 
 
 def cases(call, **wrong):
-    """For each argument, return one case per wrong value; `call` accepts keyword arguments."""
+    """Return a case for each wrong value of each argument; `call` must accept keyword arguments."""
     return [(call, name, value) for name, values in wrong.items() for value in values]
 
 

@@ -3,10 +3,10 @@
     python -m tests.robustness.warm_calls CACHE [NAME...]
 
 CACHE is a directory that ``FASTCOS_CACHE_DIR=CACHE fastcos warmup`` has filled. Each group of calls
-runs in a new process with a copy of this cache. The groups are the examples of all docstrings, the
-examples of the README and the documentation, and calls that combine types of rows, queries, filters
-and containers. For each group, the script prints JSON: the number of files of each kernel that the
-calls added to the copy.
+runs in a new process with a copy of this cache. There are three groups: the examples of all
+docstrings, the examples of the README and the documentation, and calls that combine different types
+of rows, queries, filters and containers. For each group, the script prints JSON: the number of
+files of each kernel that the calls added to the copy.
 """
 
 import contextlib
@@ -159,7 +159,7 @@ def files(cache: Path) -> set[str]:
 
 
 def added(cache: Path, name: str) -> dict[str, int]:
-    """Run a group with a copy of the cache; count the files that it adds for each kernel."""
+    """Run a group with a copy of the cache; for each kernel, count the files added to the copy."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "cache"
         shutil.copytree(cache, copy)

@@ -1,4 +1,4 @@
-"""Explanations of searches describe the search that runs, and do not touch the rows."""
+"""The explanation of a search describes the search that would run, and does not touch the rows."""
 
 import numpy as np
 import pytest

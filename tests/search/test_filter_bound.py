@@ -1,9 +1,9 @@
 """Each term of the candidate filter's bound (kernels.candidate_filter) is correct and needed.
 
 In each test, only one term of the bound is large. Rows are rotated before they are quantised. In
-the tests of the first two terms, the queries or the items have large rounding errors after they are
-quantised. The rows of the other side have no rounding errors, and point in the directions of the
-large errors.
+the tests of the first two terms, one side (the queries or the items) has large rounding errors
+after quantisation. The rows of the other side have no rounding errors; they point in the directions
+of the large errors of the first side.
 """
 
 import numpy as np
@@ -65,7 +65,7 @@ def refined_scores(block, items):
 
 
 def unrotated(R, depth):
-    """Return the rows that become R (n, d) when they are rotated by a Hadamard matrix.
+    """Return rows that a rotation by a Hadamard matrix turns into R (n, d).
 
     The depth d must be a power of two.
     """
@@ -86,7 +86,7 @@ def whole_steps(n, depth, seed, entries):
 def wrong_steps(n, depth, seed):
     """Return rows (n, d), in units of the quantisation step, and their rounding errors.
 
-    In each row, all entries except for the first one are rounded by nearly half a step.
+    Quantisation changes every entry by nearly half a step, except for the first entry of each row.
     """
     rng = np.random.default_rng(seed)
     steps, errors = rng.integers(-100, 101, (n, depth)), rng.choice([-0.49, 0.49], (n, depth))
@@ -96,7 +96,7 @@ def wrong_steps(n, depth, seed):
 
 
 def along(errors):
-    """Return rows whose entries have the same signs as the errors.
+    """Return rows whose entries have the same signs as the given rounding errors.
 
     All entries are 127 or -127, so none is rounded.
     """

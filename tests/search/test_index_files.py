@@ -170,7 +170,7 @@ for state in range(first, 10**6):
 
 
 def expected_at(state):
-    """Return an index with the same items as the state of this number that WRITER saves."""
+    """Return an index with the items that WRITER saves as state number `state`."""
     rows = [
         np.random.default_rng(i).standard_normal((40, 20)).astype(np.float32)
         for i in range(state + 1)

@@ -389,7 +389,7 @@ def test_deleted_rows_raise_the_rank_of_the_first_threshold():
     [pytest.param(isa, marks=[pytest.mark.slow] * (isa != "avx2")) for isa in INSTRUCTION_SETS],
 )
 def test_blocks_have_queries_however_little_memory_suffices(isa):
-    """Blocks contain queries even if the memory is enough for only three queries and one panel."""
+    """Every block contains a query, even if the memory holds only three queries and one panel."""
     for n_queries, d, k in itertools.product((1, 2, 5, 31, 33, 200), (24, 384, 1536), (10, 100)):
         for memory in needed_bytes(d, k) * np.geomspace(1, 100, 30):
             machine = task_grid.Machine(isa, 2, float(memory))

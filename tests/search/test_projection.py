@@ -67,7 +67,7 @@ def independent_columns(n, depth, seed=0):
 
 
 def least_axes(sample, p):
-    """Return axes along which the rows are short, so that almost no item can be dropped."""
+    """Return the axes along which the rows are shortest; they let almost no item be dropped."""
     return np.linalg.eigh(sample.T @ sample)[1][:, :p]
 
 
@@ -113,7 +113,7 @@ def settled(index):
 
 @functools.cache
 def rows_queries_and_neighbors(rows, measure):
-    """Return 1,500 rows, queries (some are rows or zero), and the 100 neighbors of each query."""
+    """Return 1,500 rows, 76 queries (5 are rows, one is zero), and 100 neighbors per query."""
     X = rows(1500, 100)
     Q = np.concatenate([rows(70, 100, 1), X[:5], np.zeros((1, 100), np.float32)])
     return X, Q, dense.top_k(Q, X, 100, NAMES[measure])[0]
@@ -418,8 +418,8 @@ def no_room(*_, **__):
 def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     """A failure to compute prefixes is only a warning.
 
-    Up to four threads compute prefixes in the background. While all four threads are busy, a call
-    of `fit` computes the prefixes of its index in the foreground. The test covers both cases.
+    Up to four threads compute prefixes in the background. If all four threads are busy, a call of
+    `fit` computes the prefixes itself, in the foreground. The test covers both cases.
     """
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)

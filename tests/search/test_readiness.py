@@ -126,7 +126,7 @@ assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
 
 @pytest.fixture(scope="module")
 def imported():
-    """Yield a process that has imported fastcos, and forks a child for each program."""
+    """Yield a process that has imported fastcos; this process forks a child for each program."""
     variables = {"FASTCOS_NATIVE": "0", "PYTHONPATH": str(ROOT)}
     with ForkingProcess(IMPORTS, ROOT, **variables) as process:
         yield process

@@ -1,6 +1,7 @@
 """Tests of the exact scores of candidates, and of their certificate.
 
-The certificate says how many of the nearest neighbours the candidates lack at most.
+The certificate is an upper bound on the number of nearest neighbours that are missing from the
+candidates.
 """
 
 import numpy as np

@@ -31,10 +31,10 @@ each_measure = pytest.mark.parametrize("measure", FORMS)
 
 
 def most_with_cosine(parameter, values, with_others):
-    """Parametrise by measure and by `values`.
+    """Parametrise a test by the measure, and by `values` of another parameter.
 
-    The default tests combine the measure cosine with all values of the parameter. They combine each
-    other measure only with the values in `with_others`.
+    The default tests combine the measure cosine with all values of the parameter. They combine
+    every other measure only with the values in `with_others`.
     """
     return pytest.mark.parametrize(
         ("measure", parameter),

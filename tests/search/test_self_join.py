@@ -38,7 +38,7 @@ SMALL_BLOCKS = {
 
 @pytest.fixture
 def joins(monkeypatch):
-    """Record the settings of every stage of a self-join; yield the list of these settings."""
+    """Yield a list to which every stage of a self-join appends its settings."""
     stages, run = [], parallel.run
 
     def noted(kernel, blocks, *arguments, **options):

@@ -27,7 +27,7 @@ DIVIDED = {
 def grids(monkeypatch):
     """Make searches divide the rows among threads, for any number of queries.
 
-    Yield a list to which each pass of a search adds its grid.
+    Yield a list; each pass of a search appends its grid to this list.
     """
     results, run = [], parallel.run
 
@@ -68,9 +68,9 @@ def delay(thresholds, random):
 
 
 def tear(thresholds, random):
-    """Replace halves of some thresholds by halves of other thresholds.
+    """Replace one half of the bytes of some thresholds by bytes of other thresholds.
 
-    A task would read such values if only one half of a value had been stored.
+    A task could read such a mixture if only one half of a threshold had been stored.
     """
     halves = thresholds.view(np.uint16)
     halves[random.integers(len(halves), size=4)] = halves[random.integers(len(halves), size=4)]

@@ -11,7 +11,7 @@ N_USERS, N_ITEMS, D = 90, 70, 6
 
 
 def model(seed=0):
-    """Return users P and items B whose columns and norms are uneven, and whose means are not 0."""
+    """Return users P and items B with uneven columns, uneven norms and means other than 0."""
     random = np.random.default_rng(seed)
     P = random.standard_normal((N_USERS, D)) * np.linspace(2, 0.5, D) + 0.3
     B = random.standard_normal((N_ITEMS, D)) * np.linspace(1, 3, D) + random.random(D)
@@ -153,7 +153,7 @@ def parameters(name, P, B):
 
 
 def sides(name, P, B):
-    """Return the queries and the rows that a measure compares for the model (P, B)."""
+    """For the model (P, B), return the queries and the rows that a measure compares."""
     if name == "weight_cosine":
         return (np.hstack([P[:N_ITEMS], B]),) * 2
     if name == "project_back_users":

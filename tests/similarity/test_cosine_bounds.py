@@ -150,10 +150,7 @@ def test_unbounded_range_holds_and_is_approached():
 
 
 def two_position_cosines(x, y):
-    """Return cosines for weights of which all except for one or two are almost 0.
-
-    The remaining weights are 1e-14.
-    """
+    """Return cosines for weights that are almost 0 (1e-14), except for one or two."""
     d, values = len(x), []
     for i in range(d):
         for j in range(d):

@@ -66,7 +66,7 @@ def assert_best(result, truth, k):
 def threshold_between(truth, share):
     """Return the middle of a gap between two neighbouring scores.
 
-    The gap is the widest one near the quantile `share` of all scores.
+    Among the gaps near the quantile `share` of all scores, the function chooses the widest gap.
     """
     ascending = np.unique(truth[np.isfinite(truth)])
     at = int(share * len(ascending))

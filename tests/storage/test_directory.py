@@ -170,7 +170,7 @@ def test_save_arrays_refuses_objects_and_nan_fields(tmp_path):
 
 
 def test_a_writer_killed_at_any_step_leaves_old_or_new(saved, monkeypatch):
-    """Each system call in turn raises an error, as if the process were killed at this step."""
+    """A writer that is killed at any of its system calls leaves the old or the new arrays."""
     new = {**ARRAYS, "rows": np.ones((2, 2))}
     original = {"fsync": os.fsync, "replace": Path.replace, "unlink": Path.unlink}
 

@@ -213,7 +213,7 @@ def save_first(targets, number, barrier, results):
 
 
 def importing_once():
-    """Return a context whose new processes are forks that have already imported this module."""
+    """Return a context whose processes are forks of a process that has imported this module."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context

@@ -1,11 +1,11 @@
 """One file per library. The comparison finds every file in this folder, so no list must be edited.
 
 A file defines NAME, which is the name of the library in tables, and REQUIRES, which is a
-requirement in pip's format. The comparison leaves out a library whose requirement is not met. The
-reported version of the library is the version of the package that REQUIRES names. A file also
-defines a function for each operation that the library has. The function prepares everything that a
-user of the library would prepare once; preparing is not timed. The function returns the call to be
-timed, and a function that turns the result of this call into the answer:
+requirement in pip's format. The comparison leaves out a library whose requirement is not met. As
+the version of the library, the comparison reports the version of the package that REQUIRES names. A
+file also defines a function for each operation that the library has. The function prepares
+everything that a user of the library would prepare once; preparing is not timed. The function
+returns the call to be timed, and a function that turns the result of this call into the answer:
 
 ========================= =================================================================
 search(items, queries, k) the k nearest items of every query by cosine: indices (n, k)
@@ -18,8 +18,9 @@ gram(X, A)                X'(X A)
 svd(X, k, tolerance)      k singular values and right singular vectors: (k, 1 + m), side by side
 ========================= =================================================================
 
-There is one exception: in `sparse_join`, a library that only multiplies may prepare the scaled
-columns and their transpose. This exception makes the time of the library shorter.
+There is one exception: for `sparse_join`, a library that can only multiply matrices may scale the
+columns and transpose them before the timed call. This exception makes the time of the library
+shorter.
 
 A file may also define three other names. SETTINGS is a list of settings; the library is
 measured with the fastest of them (bench/compare/settings.py). EXACT = False marks an approximate

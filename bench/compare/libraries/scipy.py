@@ -25,17 +25,17 @@ def product(X, A):
 
 
 def gram(X, A):
-    """Multiply by X' as a CSC view, because SciPy would be half as fast with a CSR copy of X'."""
+    """Multiply by X' as a CSC view; with a CSR copy of X', SciPy would take twice as long."""
     return (lambda: X.T @ (X @ A)), np.asarray
 
 
 def svd(X, k, tolerance):
     """Call ARPACK with a tolerance that is ten times as large as the tolerance of the task.
 
-    The tolerance of ARPACK and the tolerance of the task limit residuals with different
-    definitions. We tried several tolerances of ARPACK on the tasks with 400,000 and 800,000
-    non-zeros. Of the tolerances that kept the residual of the task at or below 0.01, a tolerance of
-    0.1 made ARPACK fastest.
+    The tolerance of ARPACK and the tolerance of the task refer to two different definitions of the
+    residual. We tried several tolerances of ARPACK on the tasks with 400,000 and 800,000 non-zeros.
+    Some of these tolerances kept the residual of the task at or below 0.01; among them, ARPACK was
+    fastest with a tolerance of 0.1.
     """
 
     def call():

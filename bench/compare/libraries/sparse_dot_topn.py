@@ -23,7 +23,7 @@ def sparse_join(X, k):
 
 
 def best_of_rows(product, k):
-    """Return the k best entries of every row after its best entry, which is the item itself."""
+    """For each row, skip the best entry (the item itself), and return the k next best entries."""
     best = np.zeros((product.shape[0], k + 1))
     for row, first, last in zip(best, product.indptr, product.indptr[1:], strict=False):
         entries = np.sort(product.data[first:last])[::-1][: k + 1]

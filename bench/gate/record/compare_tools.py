@@ -1,13 +1,13 @@
 """Compare how five tools judge the same slowdowns: ``python compare_tools.py results.jsonl --minutes 9``.
 
 The tools take turns. In each turn, the script creates the toy project, and one tool compares its two commits.
-The second commit has the same code as the first, or it is 15 % or 30 % slower. A line of results.jsonl holds
-the verdicts of one tool on four benchmarks. Without --minutes the command prints a table of all lines in the
-file.
+The second commit has the same code as the first one, or its code is 15 % or 30 % slower. A line of
+results.jsonl holds the verdicts of one tool on four benchmarks. Without --minutes the command prints a table
+of all lines in the file.
 
 The script needs an environment with benchgate, pytest-benchmark, benchmatrix, pytest-codspeed, asv and
-virtualenv. For all tools, the limit is a slowdown of 10 %. Apart from this limit, a setting differs from
-the default of a tool only if the change shortens the run of the tool:
+virtualenv. For all tools, the limit is a slowdown of 10 %. All other settings are the defaults of the tools,
+except for some settings that shorten a run:
 
 - pytest-benchmark: ``--benchmark-compare-fail=median:10%``, one process per commit;
 - asv: ``asv continuous --factor 1.1``, 2 rounds, 5 to 10 samples per round;

@@ -6,7 +6,7 @@ from benchgate import Failure, Measurement
 
 
 def sides(base, head):
-    """Return a function that compare_pairs calls to measure a pair; the function returns invented times.
+    """Return a function with which compare_pairs measures a pair; the function returns invented times.
 
     ``base`` and ``head`` are functions that take a list of names of benchmarks. Each of them returns a dict
     from names to seconds or failures.

@@ -28,7 +28,7 @@ esac
 
 
 def script():
-    """Return the shell script of the step of action.yml that runs the gate."""
+    """Return the shell script with which action.yml runs the gate."""
     lines = (GATE / "action.yml").read_text("utf8").partition("- id: gate")[2]
     return "\n".join(line[8:] for line in lines.partition("run: |\n")[2].splitlines())
 

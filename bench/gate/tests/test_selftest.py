@@ -1,6 +1,6 @@
-"""Tests of the self-test, which counts false alarms and finds the smallest slow-down that is caught.
+"""The self-test counts false alarms, and finds the smallest slow-down that is caught.
 
-The scatter of the records in these tests is known.
+The tests use invented records, so the scatter of the ratios is known.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ from fastcos import calibrate
 
 
 def true_rate(cosine, d):
-    """Return the probability that two normal rows of d columns have at least this cosine."""
+    """Return the probability that the cosine of two normal rows (d columns) is >= `cosine`."""
     half = 0.5 * betainc((d - 1) / 2, 0.5, 1 - cosine**2)
     return half if cosine >= 0 else 1 - half
 
@@ -61,7 +61,7 @@ def test_verdict_of_few_rows_names_no_interval():
 
 
 def mixture(rng, n, share):
-    """Return normal rows, a share of which belongs to one tight cluster."""
+    """Return normal rows; on average, the share `share` of them belongs to one tight cluster."""
     rows = rng.standard_normal((n, 32))
     inside = rng.random(n) < share
     centre = np.random.default_rng(99).standard_normal(32) * 2

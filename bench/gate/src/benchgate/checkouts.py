@@ -111,7 +111,7 @@ def test_paths(arguments, *checkouts):
 
 
 def copy_tests(paths, source, target):
-    """Replace the tests of one commit by the tests of another, so that both run the same benchmarks.
+    """Replace the tests of one commit by those of another, so that both commits run the same benchmarks.
 
     The conftest.py files of the folders above the tests are copied, too, because tests use their
     fixtures.

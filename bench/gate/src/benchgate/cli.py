@@ -238,7 +238,7 @@ def listed(side):
 
 
 def with_benchmarks(reason, file, names):
-    """Return the reason why the head commit cannot import a test file, with the names of lost benchmarks."""
+    """Append the names of lost benchmarks to the reason why the head commit cannot import a test file."""
     lost = [name.partition("::")[2] for name in names if name.partition("::")[0] == file]
     return f"{reason} (lost: {', '.join(lost)})" if lost else reason
 
@@ -320,7 +320,7 @@ def write(options, text, result):
 
 
 def run_selftest(options):
-    """Compare a commit with itself, and return 0 if the comparison was possible, otherwise 3."""
+    """Compare a commit with itself; return 0 if the comparison was possible, and 3 if it was not."""
     started = time.monotonic()
     try:
         root = root_of_repository()

@@ -160,7 +160,7 @@ class Series:
 
 
 def waiting_reason(share):
-    """Return a text that says for which share of its time a benchmark waits, and that gives advice."""
+    """Return a text that states how much of its time a benchmark waits, and that gives advice."""
     return (
         f"waits {share:.0%} of the time, which CPU time does not count: use `--wall`, or "
         '`@pytest.mark.benchgate(clock="wall")`'
@@ -189,14 +189,14 @@ def compare_pairs(
     tolerance : float
         The share by which head may be slower than base: 0.1 is 10 %.
     tolerances : mapping, optional
-        The names of benchmarks that need a different tolerance, each with its tolerance.
+        Maps the names of some benchmarks to tolerances that replace ``tolerance`` for these benchmarks.
     accepted : sequence of str
         Shell-style patterns. If the name of a benchmark matches one of the patterns, the benchmark may be
         slower or lost.
     seconds : float
-        The time for all pairs. Benchmarks that seem to be slower are measured again in a second series,
-        so the first series may use only two thirds of the time. If a benchmark has no verdict when the
-        time is over, it is "undecided", or "not compared" if there were too few pairs.
+        The time for all pairs. Benchmarks that seem to be slower are measured again in a second series, so
+        the first series may use only two thirds of the time. A benchmark without a verdict at the end of this
+        time is "not compared" if there were too few pairs, and "undecided" otherwise.
     progress : callable(done, total, names, series), optional
         Called after every pair. ``names`` lists the measured benchmarks, and is empty if all were measured.
 

@@ -59,10 +59,10 @@ def estimate_ratio(name, pairs):
 def bootstrap_interval(logs, confidence=CONFIDENCE):
     """Return the low end of the interval, the trimmed mean and the high end, for ratios given as logarithms.
 
-    For few values, the interval of the percentile bootstrap is too narrow: the 99 % interval of 10 normal
-    values contains the mean in only 95 % of the cases. This function therefore widens the interval to the
-    coverage of Student's interval (the expanded percentile interval of Hesterberg, "What Teachers Should Know
-    about the Bootstrap", 2014, arXiv 1411.5279).
+    For few values, the interval of the percentile bootstrap is too narrow. For example, an interval for 99 %
+    that is computed from 10 normal values contains the mean in only 95 % of the cases. This function
+    therefore widens the interval to the coverage of Student's interval (the expanded percentile interval of
+    Hesterberg, "What Teachers Should Know about the Bootstrap", 2014, arXiv 1411.5279).
     """
     n = len(logs)
     tail = stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf((1 - confidence) / 2, n - 1))

@@ -128,7 +128,7 @@ class Server:
         return json.loads(line)
 
     def ending(self):
-        """Return a description of the end of the process."""
+        """Describe how the process ended."""
         status = self.process.poll()
         if status is not None and status < 0:
             with contextlib.suppress(ValueError):
@@ -153,7 +153,7 @@ class Server:
 
 
 class Side:
-    """One of the two commits, with the process that serves its benchmarks and facts about the benchmarks.
+    """One of the two commits, with facts about its benchmarks, and with the process that runs them.
 
     Attributes
     ----------
@@ -225,8 +225,9 @@ def interleaved(base, head, turns=TURNS):
     """Return a function that measures one pair of processes.
 
     The function takes a list of names of benchmarks (``[]``: all), and returns one dict for base and one for
-    head. Each dict maps the name of a benchmark to a :class:`Measurement` or a :class:`Failure`. In the first
-    pair, the process of base is started first; in the second pair, the process of head, and so on.
+    head. Each dict maps the name of a benchmark to a :class:`Measurement` or a :class:`Failure`. The pairs
+    alternate: in the first pair, the process of base is started first; in the second pair, the process of
+    head is started first.
     """
     directions = itertools.cycle([1, -1])
 
@@ -238,12 +239,12 @@ def interleaved(base, head, turns=TURNS):
 
 
 def run_turns(sides, turns, names=()):
-    """Measure all sides in turns, with one fresh process per side, and return one dict of results per side.
+    """Measure all sides alternately, each in a fresh process; return one dict of results for each side.
 
     Other work on the machine disturbs the processes for milliseconds to minutes. The two calls of a turn
-    follow each other within moments, so a disturbance affects both of them in the same way, and its effect
-    cancels in their ratio. Before the first turn, each side calls every benchmark once; these calls do not
-    count.
+    follow each other within moments, so a disturbance slows down both calls in the same way. The disturbance
+    therefore cancels in the ratio of the two times. Before the first turn, each side calls every benchmark
+    once; these calls do not count.
     """
     with contextlib.ExitStack() as stack:
         for side in sides:

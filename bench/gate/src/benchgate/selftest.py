@@ -1,9 +1,9 @@
 """Compare a commit with itself, to count wrong verdicts and to find the smallest slow-down that is caught.
 
 The pairs of processes are recorded once. The recorded ratios of each benchmark are then divided into blocks,
-and :func:`compare_pairs` judges each block as if it came from a pull request. Because the commits are equal,
-a verdict "slower" is a false alarm. The same blocks also show which slow-downs are caught: for this purpose,
-the times of head are multiplied by a constant.
+and :func:`compare_pairs` judges each block in the same way as the ratios of a pull request. Because the
+commits are equal, a verdict "slower" is a false alarm. To find out which slow-downs are caught, the times of
+head in the same blocks are multiplied by a constant.
 """
 
 import contextlib

@@ -106,7 +106,7 @@ class Clock:
         return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
 
     def waiting(self, rounds):
-        """Return which share of the wall time of the last ``rounds`` rounds the process spent waiting.
+        """Of the wall time of the last ``rounds`` rounds, return the share that the process spent waiting.
 
         If ``rounds`` is 0, the share refers to the whole time since the last reset.
         """
@@ -178,7 +178,7 @@ class Plugin:
         return True
 
     def settings(self, item):
-        """Return the tolerance and the clock that a mark sets for a benchmark, or an error in the mark."""
+        """Return the tolerance and the clock that a mark sets; return an error if the mark is wrong."""
         for mark in item.iter_markers("benchmark"):
             mark.kwargs.pop("timer", None)  # every benchmark is timed by the clock of benchgate
         mark = item.get_closest_marker(MARK)
