@@ -5,10 +5,11 @@
         [--situation fork]
 
 In new processes, the script runs tests/robustness/guard_calls.py, either directly or in gunicorn.
-The processes run once with and once without handlers of SIGTERM and SIGABRT. Each cell of the
-matrix is a combination of a layer, a driver, a situation and an operation, with or without these
-handlers. The script makes at least CALLS calls per cell. It prints one JSON line per process, and a
-summary. It exits with status 1 if any call was wrong, crashed, hung or received a signal.
+The direct runs are made once with and once without handlers of SIGTERM and SIGABRT; gunicorn always
+installs its own handlers. Each cell of the matrix is a combination of a layer, a driver, a
+situation and an operation, with or without these handlers. The script makes at least CALLS calls
+per cell. It prints one JSON line per process, and a summary. It exits with status 1 if any call was
+wrong, crashed, hung or received a signal.
 """
 
 import argparse
