@@ -77,8 +77,8 @@ def test_filtered_queries(benchmark, option):
     Q, X = data.gaussian(500, 64, seed=1), data.gaussian(10_000, 64)
     rng = np.random.default_rng(0)
     allowed, is_seen = rng.random(len(X)) < 0.5, rng.random((len(Q), len(X))) < 0.001
-    # Each option has a value and a mask. The mask is true for every pair that top_k must not return
-    # if the option has this value.
+    # Each option has a value and a mask. If the option has this value, top_k must not return the
+    # pairs for which the mask is true.
     value, excluded = {
         "allowed": (allowed, np.broadcast_to(~allowed, is_seen.shape)),
         "exclude": (sp.csr_array(is_seen), is_seen),

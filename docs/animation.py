@@ -30,14 +30,15 @@ STOPS = (
     ((0.0, 0.0), "symmetric solution, Eq. 5"),
     ((0.0, -0.5), "end of section 2.3"),
 )
-# The table in the README also shows the second special case of section 2.2 of the paper, which the
-# picture leaves out.
+# The table in the README also shows a case that the picture leaves out: the second special case of
+# section 2.2 of the paper.
 IN_TABLE = (*STOPS, ((-0.5, 0.0), "second special case (2.2)"))
 N_SIMULATIONS = 10  # The seeds are 0 to 9; the picture shows the simulation with the seed 0.
 STEPS = 9  # The number of frames between two stops.
 # A stop is shown for REST milliseconds, and each frame between two stops for STEP milliseconds.
 REST, STEP = 2200, 110
-WIDTH, HEIGHT = 860, 470  # The size of the picture in pixels; a page on GitHub is about as wide.
+# The size of the picture in pixels. A page on GitHub is about 860 pixels wide.
+WIDTH, HEIGHT = 860, 470
 # The heat map has BLOCKS x BLOCKS cells and is SIDE pixels wide. Each cell shows the mean cosine
 # between two blocks of items.
 BLOCKS, SIDE = 120, 360

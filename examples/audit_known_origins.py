@@ -34,9 +34,9 @@ import fastcos
 from fastcos.auditing import gradient_noise
 
 RANK, SEEDS = 8, 10
-# According to its documentation, the audit recognises a form if the map from the factors to the
-# form has a condition number below a limit. SAME_NOISE is the limit for the form to which gradient
-# noise leads. SAME is the limit for all other forms.
+# According to its documentation, the audit recognises a form if the condition number of the map
+# from the factors to this form is below a limit. SAME_NOISE is the limit for the form that gradient
+# noise produces. SAME is the limit for all other forms.
 SAME, SAME_NOISE = 1.05, 1.1
 NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 

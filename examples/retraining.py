@@ -47,7 +47,7 @@ SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
 # all of these pairs. Towers are left out for a data set with more than MOST_LOGITS pairs.
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
-# A kind of decay has one name in the csv file (the key) and another in the table (the value).
+# One kind of decay has two names: one in the csv file (the key), and one in the table (the value).
 NAMES = {"per side, 1 to 9": "λ 9 times as large for items as for users"}
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 
@@ -203,7 +203,8 @@ def kappa(one, other):
         left + tiny * np.trace(left), right + tiny * np.trace(right), eigvals_only=True
     )
     # If a map G leads from one run to the other, the Gram matrix K of the items becomes G' K G.
-    # G occurs twice in G' K G, so the ratio of the eigenvalues is the squared condition of G.
+    # G occurs twice in G' K G, so the ratio of the eigenvalues is the square of the condition
+    # number of G.
     return float(np.sqrt(ratios[-1] / ratios[0]))
 
 

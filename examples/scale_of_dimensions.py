@@ -234,8 +234,8 @@ def forgetting(data, decay, step, seed):
     measured = np.interp(
         goal, logs[[after, after - 1]], [[0, *marks][i] for i in (after, after - 1)]
     )
-    # Also train a model from a usual start. Predict how many epochs SGD takes to forget this start,
-    # and train for twice as many epochs, but for at least 20.
+    # Also train a model from a usual start. Predict how many epochs SGD takes to forget this start.
+    # Train for twice this number of epochs, but for at least 20 epochs.
     usual = max(20, round(2 * noise(*other).epochs_to_forget))
     *_, (P, Q) = train(data, RANK, recipe, [usual], seed)
     return {
@@ -398,7 +398,7 @@ def factor(triple):
     if triple is None:
         return "-"
     mean, low, high = triple
-    # A condition is never below 1, so the computed interval is cut off at 1.
+    # A condition number is never below 1, so an interval that extends below 1 is cut off at 1.
     digits = 2 if mean < 9.95 else 1
     return f"{mean:.{digits}f} [{max(low, 1):.{digits}f}, {high:.{digits}f}]"
 

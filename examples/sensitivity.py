@@ -38,7 +38,7 @@ RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
 # The rank of the paper.
 PAPER_RANK = 50
 # Factors by which the λ of Eq. 1 in the paper is multiplied. The λ of Eq. 2 is the square root of
-# the λ of Eq. 1, so a factor of 100 for Eq. 1 is a factor of 10 for Eq. 2.
+# the λ of Eq. 1, so multiplying the λ of Eq. 1 by 100 multiplies the λ of Eq. 2 by 10.
 STRENGTHS = (0.01, 1.0, 100.0)
 # The paper uses λ = 10,000 in Eq. 1 for 20,000 users. The entries of X'X grow in proportion to the
 # number of users, so λ must grow in the same proportion.

@@ -12,8 +12,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 # These variables must be set before NumPy is imported. The test processes share the cores. Idle
-# threads of OpenBLAS and of scikit-learn's OpenMP would spin and take cores from other tests: on
-# busy cores, tests/linalg/test_svd.py took 436 s with these threads, and takes 40 s without them.
+# threads of OpenBLAS and of scikit-learn's OpenMP would spin and take cores from other tests. On
+# busy cores, tests/linalg/test_svd.py took 436 s with these threads; without them, it takes 40 s.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Garbage is collected less often, because thousands of tests create many objects.

@@ -152,7 +152,7 @@ def test_operations_find_all_their_code_in_the_wheel(site):
     # The wheel contains no generic code, no code for int64 columns, and no code of the driver
     # prange. Numba compiles such code, so its tests are left out here. The tests in
     # test_filter_bound.py are left out, too: they call kernels of their own, and they call
-    # pack_block by itself, which searches call only from other kernels.
+    # pack_block directly, whereas searches call pack_block only from other kernels.
     left_out = "not instruction_set and not int64_indices and not drivers and not filter_bound"
     done = run(
         "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", left_out,

@@ -15,8 +15,7 @@ from tests.oracles import dense
 
 pytestmark = pytest.mark.slow
 K = 10
-# The AUC over pairs of items under each D of the paper's table. Rounding may change the last
-# digits.
+# For each D of the paper's table, the AUC over pairs of items. Rounding may change the last digits.
 AREAS = {
     "identity": 0.921, "orthonormal": 0.783, "weights": 0.963, "balanced": 0.951,
     "smoothed": 0.949, "data": 0.940,

@@ -133,8 +133,9 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
         moved = loss((P + a) @ Q.T + (b - Q @ a), chosen)
         assert moved == pytest.approx(loss(P @ Q.T + b, chosen), rel=1e-12)
     # Construct a second model in which the scores of any two items differ by the same amount as in
-    # the first model. The columns of its user matrix are random combinations of K + 1 vectors.
-    # Together with the vector of ones, these columns span the same space as the differences.
+    # the first model. The columns of its user matrix P2 are random combinations of K + 1 vectors.
+    # Together with the vector of ones, the columns of P2 span the same space as the columns of
+    # `differences`.
     rng = np.random.default_rng(11)
     differences = P @ (Q - Q.mean(axis=0)).T + (b - b.mean())
     columns = np.linalg.svd(differences)[0][:, : K + 1]
@@ -143,9 +144,9 @@ def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
     solution = np.linalg.lstsq(P2_and_one, differences, rcond=None)[0]
     np.testing.assert_allclose(P2_and_one @ solution, differences, atol=1e-10)
     Q2 = solution[:K].T + np.array([0.3, 0.1, -2.0])
-    # The items of the second model are the items of the first model times a matrix G, plus a vector
-    # c. The users of the second model are the users of the first model times the transposed inverse
-    # of G, plus another vector.
+    # Multiplying the items of the first model by a matrix G and adding a vector c yields the items
+    # of the second model. Multiplying the users of the first model by the transposed inverse of G
+    # and adding another vector yields the users of the second model.
     affine, _, rank, _ = np.linalg.lstsq(np.column_stack([Q, np.ones(N_ITEMS)]), Q2, rcond=None)
     assert rank == K + 1
     G, c = affine[:K], affine[K]

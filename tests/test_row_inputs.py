@@ -99,7 +99,8 @@ WORKS = {
     "torch transposed": lambda: of("torch").tensor(ROWS.T.copy()).T,
     "list of tensors": lambda: list(of("torch").tensor(ROWS).bfloat16()),
 }
-# Inputs that are refused, with a part of the error message that names a remedy.
+# Inputs that are refused. The text in each entry is the part of the error message that names a
+# remedy.
 REFUSED = {
     "uint8": (lambda: ROWS.astype("u1"), "unpackbits"),
     "packed bits": (lambda: np.packbits(ROWS > 1, axis=1), "unpackbits"),

@@ -702,7 +702,7 @@ def test_one_rescaling_collapses_all_cosines_to_one():
     # The premise does not hold for an item without users, because the row of this item is zero.
     X[:, 3] = 0
     assert not cosines(embeddings(X, 4, 2.0, collapse)[1])[3].any()
-    # If two groups of items have no users in common, the premise does not hold either, and no
-    # cosine between the groups comes near 1.
+    # The premise also fails if two groups of items have no users in common: no cosine between the
+    # groups is then close to 1.
     X = np.kron(np.eye(2), X[:40, 4:8])
     assert cosines(embeddings(X, 4, 2.0, collapse)[1])[:4, 4:].max() < 0.9

@@ -398,7 +398,7 @@ def test_als_with_decay_on_users_ends_orthonormal_for_data_of_full_rank():
         conditions.append(np.linalg.cond(Q))
     excess = np.array(conditions) - 1
     assert excess[2] < 0.03
-    # The amount by which the condition exceeds 1 is inversely proportional to the number of sweeps.
+    # The condition number minus 1 is inversely proportional to the number of sweeps.
     np.testing.assert_allclose(excess * [1, 2, 3], excess[0], rtol=0.05)
 
 
@@ -592,8 +592,8 @@ def test_at_rest_the_slowest_direction_counts(sparse_model):
     weighted = (Q.T * noise.item_weights) @ Q + (P.T * noise.user_weights) @ P
     values = scipy.linalg.eigh(weighted, Q.T @ Q + P.T @ P, eigvals_only=True)
     assert epochs == pytest.approx(1 / (step * values[0]), rel=1e-3)
-    # For a model that is close to rest, the number of epochs to forget the start is at most 1.1
-    # times the number for the model at rest.
+    # A model that is close to rest takes at most 1.1 times as many epochs to forget its start as
+    # the model at rest takes.
     for seed in range(5):
         near = np.eye(3) + 0.05 * np.random.default_rng(seed).normal(size=(3, 3))
         moved = gradient_noise(Q @ near, P @ np.linalg.inv(near).T, slopes, step=step)

@@ -19,8 +19,9 @@ SPEED = ROOT / "docs" / "speed.md"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
 # The rows of the README and of the picture. Each row contains a task, two sizes, and a short title.
-# Of the two sizes, the first size that has a verdict is shown. If neither has a verdict, the first
-# size that was measured is shown. The README also lists every row in which fastcos is slower.
+# If both sizes have a verdict, the first size is shown. If only one size has a verdict, this size
+# is shown. If neither has a verdict, the first size that was measured is shown. The README also
+# lists every row in which fastcos is slower.
 README_ROWS = (
     ("one_query", "small", "small", "1 query among {n:,} x {d}"),
     ("one_query", "medium", "large", "1 query among {n:,} x {d}"),

@@ -61,8 +61,8 @@ class Work(NamedTuple):
     # for the inner loop of the search on data in the first-level cache; this loop uses int8 if the
     # CPU has instructions for int8.
     arithmetic: str = "float32"
-    # The number of bytes that the call reads if it reads every input once, and the number of bytes
-    # that it writes if it writes every output once.
+    # The numbers of bytes that the call reads and writes if it reads every input once and writes
+    # every output once.
     reads: float = 0.0
     writes: float = 0.0
     # `gathers` is the number of rows that are read one by one from a float32 table, and `table` is
@@ -142,8 +142,8 @@ class Limit:
 
     def __init__(self, work):
         self.bound = "none"
-        # For each resource, the amount that the Work needs, and a function that measures the rate
-        # of the resource.
+        # For each resource, `probes` contains the amount that the Work needs, and a function that
+        # measures which amount this machine handles per second.
         self.probes = probes_by_resource = {}
         if work.multiply_adds:
             rate = _tile_rate if work.arithmetic == "tile" else _gemm_rate(work.arithmetic)

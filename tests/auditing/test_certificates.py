@@ -64,8 +64,8 @@ def test_attack_breaks_only_uncertified_edges_and_shows_how(n):
         closed.extend(certified.radius[~broken] >= 2)
         assert (attack.rescaling[~broken] == 1).all()
         assert broken.mean() > 0.3
-    # A neighbour is undecided if no attack removes it and it is not certified. Most neighbours that
-    # no attack removes are certified, so few neighbours are undecided.
+    # A neighbour is undecided if no attack removes it and it is not certified. If no attack removes
+    # a neighbour, the neighbour is usually certified, so few neighbours are undecided.
     assert np.mean(closed) > 0.5
 
 
@@ -95,9 +95,9 @@ def test_rescaling_radius_is_where_an_item_can_pass():
             if not 1.05 < radius < 3:
                 continue
             # A numerical minimiser looks for weights with which another item overtakes the
-            # neighbour. With a limit of 0.99 ln(radius) for the logarithm of the condition number,
-            # no other item may overtake the neighbour. With a limit of 1.05 ln(radius), another
-            # item must overtake the neighbour.
+            # neighbour. If the logarithm of the condition number is limited to 0.99 ln(radius), no
+            # other item may overtake the neighbour. If the limit is 1.05 ln(radius), another item
+            # must overtake the neighbour.
             assert least_lead(items, i, j, outsiders, 0.99 * np.log(radius), rng) > -1e-9
             assert least_lead(items, i, j, outsiders, 1.05 * np.log(radius), rng) < 0
 
@@ -172,8 +172,8 @@ def test_duplicates_and_zero_rows_are_not_certified(family):
     items = np.vstack([clustered(10, p=20), np.zeros((2, 5))])
     items[1:6] = items[0] * np.array([[1.0], [3.0], [0.1], [7.0], [1.0]])
     certified = certified_neighbors(items, 3, 1.2, family=family)
-    # Six rows are multiples of one row. Under every map, each of the six has the same cosine with
-    # the other five, but its list of neighbours has room for only three of them.
+    # Six rows are multiples of one row. Under every map, each of the six items has the same cosine
+    # with all five others, but its list has room for only three neighbours.
     assert (certified.radius[:6] == 1).all()
     assert np.isnan(certified.radius[20:]).all()
     assert not certified.certified[20:].any()

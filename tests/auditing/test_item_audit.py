@@ -269,7 +269,8 @@ def test_parametrization_is_recognised_by_the_columns():
         assert audit(items, users, k=3).parametrization == name
     assert audit(V, k=3).parametrization == "items_orthonormal"
     assert audit(V * s, k=3).parametrization is None
-    # If one direction dominates, a rescaling D leaves the two Gram matrices nearly equal.
+    # If one direction dominates, the two Gram matrices stay nearly equal when D rescales another
+    # direction.
     s, D = np.array([30.0, 1, 1, 1, 1]), np.array([1.0, 2, 1, 1, 1])
     assert audit(V * s**0.5 / D, U * s**0.5 * D, k=3).parametrization is None
 
@@ -387,8 +388,8 @@ def test_labels_recovered_among_neighbours_alone_are_said_to_be():
         < 0.58
     )
     # On average over all pairs, two products of one department are no closer than two products of
-    # different departments. However, two neighbours are 1.4 times as likely to share a department
-    # as two random products.
+    # different departments. However, a product and its neighbour share a department 1.4 times as
+    # often as two random products do.
     result = report.label_test
     assert result.auc_p > 0.05
     assert result.precision > 1.3 * result.chance

@@ -42,7 +42,7 @@ def test_rescalings_attain_both_ends():
 
 
 def test_weights_find_the_dimensions_of_the_labels():
-    # Each of the two informative dimensions alone has an AUC of 0.7.
+    # Taken alone, each of the two informative dimensions has an AUC of 0.7.
     items, labels = planted(7, n=600)
     weights = label_recovery_range(items, labels, 10.0).high_rescaling ** -2.0
     assert weights[:2].min() > 5 * weights[2:].max()

@@ -109,8 +109,8 @@ def test_label_test_equals_its_definition():
     assert 13 in units
     assert result.precision == pytest.approx(np.mean(precisions), abs=1e-12)
     assert result.auc == pytest.approx(np.mean(aucs), abs=1e-12)
-    # After a permutation of the labels, the share of neighbours with a label is about the share of
-    # all items with this label.
+    # If the labels are permuted, a label is about as frequent among the neighbours as among all
+    # items.
     frequencies = np.bincount(codes[codes >= 0])[:3] / (codes >= 0).sum()
     assert result.chance == pytest.approx(frequencies.mean(), abs=0.02)
     assert (result.n_items, result.n_classes, result.n_tested) == ((codes >= 0).sum(), 4, 3)

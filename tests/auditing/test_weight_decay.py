@@ -74,9 +74,8 @@ def test_audit_says_what_balanced_factors_mean():
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
-    # The argument weight_decay_on="not both" means that at least one side of the model (the users
-    # or the items) had no weight decay. The scale was therefore chosen by the training algorithm,
-    # not by the loss.
+    # The argument weight_decay_on="not both" means that the users, the items, or both had no weight
+    # decay. The scale was therefore chosen by the training algorithm, not by the loss.
     assert "weight decay on users and items" not in decided.verdict
     assert "gradient descent from small initial factors" in decided.verdict
     assert "The algorithm, not the loss, chose this scale of the dimensions" in decided.verdict

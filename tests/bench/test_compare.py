@@ -294,7 +294,7 @@ def test_disturbed_processes_are_measured_again(monkeypatch):
     command.measure_rows([row], arguments, new, actual, lambda _: saved.append(1))
     result = new["results"][row.key]
     # Only the second and the fourth process count, because other programs disturbed the first and
-    # the third. Of the loads during these two processes, the higher one is reported.
+    # the third. The result reports the higher of the loads during these two processes.
     assert result["busy"] == 0.01
     assert [len(result["libraries"][name]["seconds"]) for name in actual] == [2, 2]
     assert len(saved) == 4

@@ -62,7 +62,7 @@ def test_ground_truth_counts_the_lists_that_change(distance, tmp_path, capsys):
     items, queries = (rng.standard_normal((n, 12)).astype(np.float32) for n in (400, 30))
     form = {"ip": "dot"}.get(distance, distance)
     lists, _ = dense.top_k(queries, items, 11, form)
-    lists[3, 9] = lists[3, 10]  # the true list has the eleventh neighbour instead of the tenth.
+    lists[3, 9] = lists[3, 10]  # the eleventh true neighbour replaces the tenth
     # The same neighbours in another order do not count as a change.
     lists[7, [0, 1]] = lists[7, [1, 0]]
     with h5py.File(tmp_path / "set.hdf5", "w") as file:

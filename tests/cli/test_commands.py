@@ -91,8 +91,8 @@ def test_reproduce_writes_figure_table_and_provenance(reproduced):
     assert len(colours) <= 256
     # The text is black, and the space between the panels is white.
     assert colours >= {(0, 0, 0), (255, 255, 255)}
-    # Both end colours of the colour scale occur in the figure, up to a difference as small as that
-    # between two neighbouring pixels of the colour bar.
+    # The figure contains both end colours of the colour scale. The tolerance is as small as the
+    # difference between two neighbouring pixels of the colour bar.
     for end in ((103, 0, 31), (5, 48, 97)):
         distances = np.abs(np.array(list(colours)) - end).max(axis=1)
         assert distances.min() <= 6

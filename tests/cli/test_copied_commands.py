@@ -114,10 +114,11 @@ def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
     export, serve = printed_commands(capsys, "audit", *words, *users, "--k", 7)
     assert main(export) == 0
     assert main(serve) == 0
-    # The first suggestion is the query metric. It is the correlation, over all users, of the scores
-    # that the model predicts for two items.
+    # The first suggestion is the query metric: the correlation between the scores that the model
+    # predicts for two items, computed over all users.
     assert lists() == best(np.corrcoef(ITEMS @ USERS.T), ids, 7)
-    # Without users, the command suggests the same audit with users, and keeps all other options.
+    # If an audit was run without users, it suggests a command that runs the same audit with users
+    # and keeps all other options.
     if source != "model":
         more = ["--condition", "1.5", "--k", "7", "--seed", "3", "--weight-decay-on", "both"]
         (again,) = printed_commands(capsys, "audit", *words, *more)

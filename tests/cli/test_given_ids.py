@@ -59,7 +59,7 @@ def as_export(ids, rows):
 
 
 # Each case is a pair of a format and an order of ids. The default tests use all orders in the
-# format CSV. In the other formats, they use only the order 9, 0, 4; the other pairs are slow tests.
+# format CSV, and only the order 9, 0, 4 in the other formats. All remaining cases are slow tests.
 @pytest.mark.parametrize(
     ("write", "ids"),
     [

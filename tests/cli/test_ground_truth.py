@@ -132,8 +132,8 @@ def test_vectors_of_an_unknown_format_are_refused(tmp_path):
 
 def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):
     keys = dense_oracle.keys(QUERIES, ITEMS, "dot")
-    # Of the items with equal scores, `other` contains those with the highest numbers, and TRUTH
-    # contains those with the lowest numbers. Both lists are correct.
+    # Among items with equal scores, `other` prefers the highest item numbers, and TRUTH prefers the
+    # lowest item numbers. Both lists are correct.
     order = np.argsort(-keys[:, ::-1], axis=1, kind="stable")[:, :5]
     other = keys.shape[1] - 1 - order
     assert (other != TRUTH).any()

@@ -229,8 +229,8 @@ def test_doctor_advises_on_each_problem():
         (line,) = doctor.advice({**fine, name: value})
         assert words in line
     assert "slow" in doctor.advice({**fine, "instruction_set": "generic"})[0]
-    # The advice does not recommend `warmup` if the command could not compile anything, or if the
-    # compiled code could not be stored.
+    # Without Numba, `warmup` cannot compile anything; without a writable cache, it cannot store the
+    # compiled code. In both cases, the advice does not recommend `warmup`.
     for name in ("cache_writable", "numba_installed"):
         (line,) = doctor.advice({**fine, name: False, "search_is_compiled": False})
         assert "fastcos warmup" not in line

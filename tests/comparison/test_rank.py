@@ -27,7 +27,7 @@ def test_choose_rank_finds_no_signal_in_noise(simulation):
     assert (noise.sum(axis=0) == simulation.X.sum(axis=0)).all()
     assert (noise.data == 1).all()
     assert abs(noise - simulation.X).sum() > 0
-    # Each item has the same number of users in the noise as in X. The first direction of the noise
+    # Each item has as many users in the noise as it has in X. The first direction of the noise
     # therefore reflects the popularity of the items, as the first direction of X does.
     assert choose_rank(noise, ranks=[2, 5, 20]).by_parallel_analysis <= 4
 

@@ -32,7 +32,8 @@ def test_backend_answers_as_the_basic_backend(metric, tmp_path):
         if call(ours) and len(result[0][0]) == 8:
             assert result[0] == expected[0]
         assert [set(row) for row in result[0]] == [set(row) for row in expected[0]]
-        # The basic backend subtracts squares, so its distance from an item to itself may be 0.001.
+        # The basic backend computes distances as differences of squares, so the distance between an
+        # item and itself may come out as 0.001.
         np.testing.assert_allclose(np.sort(result[1]), np.sort(expected[1]), atol=2e-3)
     assert len(ours) == 81
     ours.save(tmp_path / "saved")

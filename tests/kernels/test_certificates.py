@@ -80,8 +80,8 @@ def test_refined_certificate_agrees_with_numerical_minimisation(n):
         assert least > 0 or not sure
         joint += sure
     assert min(passed, refused) > n // 8
-    # The joint certificate is cheaper than the refined one. It certifies fewer neighbours, but more
-    # than a quarter of the number that the refined certificate certifies.
+    # The joint certificate is cheaper than the refined one. It certifies fewer neighbours than the
+    # refined certificate, but more than a quarter as many.
     assert passed // 4 < joint < passed
 
 

@@ -62,8 +62,8 @@ def doubled(value=3.0):
 
 
 def test_numba_uses_our_cache(cache):
-    # If a new release of Numba changed its private classes, compiled code would no longer be
-    # stored, and no error would be raised. This test would then fail.
+    # If a new release of Numba changes its private classes, fastcos may stop storing compiled code
+    # without raising an error. This test then fails.
     assert doubled() == (6.0, False)
     assert len(entries(cache)) == 1
     assert doubled() == (6.0, True)

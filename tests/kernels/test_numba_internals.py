@@ -148,8 +148,8 @@ print(hashlib.sha256(norms.tobytes()).hexdigest())
 
 @pytest.mark.slow
 def test_vector_operations_take_llvm_s_own_pointers(tmp_path):
-    # A later release of llvmlite will not support typed pointers. If the first variable below is 0,
-    # the current release already writes no typed pointers.
+    # A later release of llvmlite will not support typed pointers. The current release writes no
+    # typed pointers if LLVMLITE_ENABLE_IR_LAYER_TYPED_POINTERS is 0.
     digests = []
     for typed in ("1", "0"):
         variables = {

@@ -103,14 +103,14 @@ def test_query_step_makes_codes_fit(isa):
         np.testing.assert_array_equal(wide, np.rint(x * (np.float32(1) / step)))
         assert np.abs(wide).max() <= 127
         # AVX2 multiplies each of these 4 codes by a number of at most 255, and adds the 4 products
-        # as int16 numbers. The sum of codes with the same sign must therefore be at most 128, so
-        # that the sum of the products does not overflow.
+        # as int16 numbers. The codes of one sign may therefore sum to at most 128; otherwise, the
+        # sum of the products could overflow.
         groups = wide.reshape(6, 2, 2, 2).swapaxes(1, 2).reshape(12, 4)
         sums = np.maximum(groups, 0).sum(1), np.maximum(-groups, 0).sum(1)
         most_in_group = max(most_in_group, *map(np.max, sums))
         if np.abs(x).max() > 1e-30:
-            # The quantisation step is as small as its limits allow: either the magnitude of a code
-            # is 127 or, with AVX2, one of the sums is almost 128.
+            # The quantisation step cannot be smaller, because a limit is reached: the magnitude of
+            # a code is 127 or, with AVX2, one of the sums is almost 128.
             assert np.abs(wide).max() == 127 or (isa == "avx2" and np.max(sums) >= 124)
     assert 127 <= most_in_group <= 128 if isa == "avx2" else most_in_group > 128
 

@@ -112,7 +112,7 @@ def test_product_has_the_bits_of_plain_loops(types):
 @pytest.mark.parametrize("kind", ["int8", "float16", "bfloat16"])
 def test_product_of_narrow_rows_is_that_of_float32(kind):
     # The last column of the rows contains all finite numbers of the type. With 16 columns, the last
-    # column belongs to a whole vector. With 17 columns, the last column remains after the last
+    # column is part of a whole vector. With 17 columns, the last column remains after the last
     # whole vector.
     if kind == "bfloat16":
         kind = pytest.importorskip("ml_dtypes").bfloat16

@@ -54,8 +54,8 @@ each_body = pytest.mark.parametrize(
     ],
 )
 vector_ir = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="vector IR")
-# A kernel divides the columns into panels of several widths. With some of these numbers of columns,
-# all panels have one width; with others, several widths occur together.
+# A kernel divides the columns into panels of several widths. For some of these numbers of columns,
+# all panels have the same width; for other numbers, the panels have several widths.
 WIDTHS = [1, 2, 3, 4, 5, 8, 16, 32, 64, 125, 128]
 
 

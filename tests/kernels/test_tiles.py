@@ -66,7 +66,8 @@ def query_codes(isa, depth, seed):
     rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
     # A step consists of 2 words, and each word has 2 halves. `shares` has four axes: the queries,
     # the steps, the halves, and the 4 codes whose products are added. Two of these 4 codes are in
-    # the first word of the step, and the other two are in the same half of the second word.
+    # one half of the first word of the step, and the other two are in the corresponding half of the
+    # second word.
     shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
     groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
     groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])

@@ -70,8 +70,8 @@ def test_rank_biased_overlap_residual_bounds_unseen_ranks(b):
 
     worst = series(a + list(range(1000, 1000 + depth)), b + list(range(5000, 5000 + depth)))
     rest = list(range(10, 1000))
-    # In the best case, each list continues with those items of the other list that it does not
-    # contain yet. From then on, the two lists are equal.
+    # In the best case, each list continues with the items that so far only the other list contains.
+    # From then on, the two lists are equal.
     best = series(
         [*a, *(j for j in b if j not in a), *rest], [*b, *(j for j in a if j not in b), *rest]
     )

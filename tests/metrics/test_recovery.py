@@ -50,7 +50,7 @@ def test_pair_auc_interval_is_as_narrow_as_the_bins():
     items, labels = oracles.blobs(3, n=400, d=20)
     binned = metrics.pair_auc(items, labels, exact=False)
     assert 0 < binned.high - binned.low < 1e-3
-    # If there are no ties, the interval has a positive width only because some compared scores lie
+    # Without ties, the interval has a positive width only because some of the compared scores lie
     # in the same bin.
     scores, same = oracles.pair_scores(items, labels)
     places = np.floor((scores + 1) * (2**15 - 1) + pair_reductions.OFFSET).astype(int)
@@ -114,8 +114,8 @@ def test_pair_auc_is_independent_of_tasks():
 
 @pytest.mark.slow
 def test_auc_of_scores_counts_more_than_a_million():
-    # The scores in `same` are 1, 2, ..., and the scores in `other` are 0.5, 1.5, ... A score of i
-    # in `same` is therefore higher than exactly i of the scores in `other`.
+    # The scores in `same` are 1, 2, ..., and the scores in `other` are 0.5, 1.5, ... If a score in
+    # `same` is i, exactly i scores in `other` are therefore lower.
     n = 2**21 + 3
     same, other = np.arange(1.0, n + 1), np.arange(n) + 0.5
     np.random.default_rng(0).shuffle(same)
@@ -158,9 +158,9 @@ def test_map_at_r_divides_by_r_and_breaks_ties_by_index():
     items = np.ones((4, 2))
     # Queries 0, 1 and 2 rank a wrong row first, and only query 3 ranks a row of its label first.
     assert metrics.map_at_r(items, ["a", "b", "b", "a"]).value == 0.25
-    # Queries 0 and 2 have a wrong row at rank 1 and a right row at rank 2, so each of them scores
-    # (1/2) / 2: a precision of 1/2 at rank 2, divided by R = 2. Query 3 has a right row at rank 1
-    # and a wrong row at rank 2, so it scores 1 / 2.
+    # Queries 0 and 2 have a wrong row at rank 1 and a right row at rank 2. Their precision at rank
+    # 2 is 1/2, so their score is 1/2 divided by R = 2. Query 3 has a right row at rank 1 and a
+    # wrong row at rank 2. Its precision at rank 1 is 1, so its score is 1 divided by R = 2.
     items = np.array([[1, 0.0], [0.9, 0.1], [0.8, 0.2], [0, 1.0]])
     precision = metrics.map_at_r(items, ["a", "b", "a", "a"])
     assert precision == (pytest.approx(oracles.map_at_r(items, np.array([0, 1, 0, 0]))), 1)

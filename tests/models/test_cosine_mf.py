@@ -174,8 +174,8 @@ def test_cosine_mf_without_item_bias_learns_none(simulation):
     for loss in ("info_nce", "negative_sampling"):
         parameters = {"similarity": "dot", "loss": loss, "max_iter": 2, "validation_fraction": 0}
         without = CosineMF(5, item_bias=False, **parameters).fit(X)
-        # If the model learns no bias, item_bias_ still contains a correction for how often each
-        # item is drawn as a negative.
+        # If the model learns no bias, item_bias_ still corrects for how often each item is drawn as
+        # a negative.
         expected = 0.75 * np.log(counts[counts > 0])
         np.testing.assert_allclose(without.item_bias_[counts > 0], expected, rtol=1e-6)
         learned = CosineMF(5, **parameters).fit(X).item_bias_[counts > 0]

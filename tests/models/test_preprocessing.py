@@ -156,7 +156,7 @@ def test_biases_centre_rows_columns_or_both(rows, columns):
         np.testing.assert_allclose(centred.sum(axis=1), 0, atol=1e-12)
     if columns:
         np.testing.assert_allclose(centred.sum(axis=0), 0, atol=1e-12)
-    difference = X - centred  # Each entry is a number of its row plus a number of its column.
+    difference = X - centred  # Entry (i, j) is r[i] + c[j], with two vectors r and c.
     assert np.linalg.matrix_rank(difference) <= rows + columns
     np.testing.assert_allclose(centred, np.asarray(biases_removed(X, rows, columns)), atol=1e-12)
 

@@ -80,8 +80,8 @@ FAMILIES = [
 # For each measure that is searched by bounds, this is the name of its form in the oracle
 # (``dense``).
 FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
-# The default tests search every family by the cosine, and one family by every measure; the other
-# pairs are slow tests.
+# The default tests search every family by the cosine, and one family by all measures. The other
+# combinations of a family and a measure are slow tests.
 each_family_and_measure = pytest.mark.parametrize(
     ("family", "measure"),
     [

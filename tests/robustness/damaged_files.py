@@ -360,7 +360,7 @@ def damage_and_sign(directory: Path, random: Any) -> None:
         at = int(random.integers(64, len(content)))
         if random.random() < 0.5:
             content[at] ^= 1 << int(random.integers(8))
-        else:  # replace eight bytes by those of NaN or -1, of 0, or of a large number
+        else:  # overwrite eight bytes with NaN (as an integer: -1), 0 or a large number
             content[at - at % 8 : at - at % 8 + 8] = [b"\xff" * 8, b"\0" * 8, b"\x7f" * 8][at % 3]
     file.write_bytes(content)
     sign(directory)

@@ -51,8 +51,9 @@ def draw_case(rng):
     d = int(rng.choice(WIDTHS) if rng.random() < 0.25 else rng.integers(1, 150))
     own = n > 1 and bool(rng.integers(2))
     most = n - own
-    # Complete lists of neighbours are long, so they are chosen for only 5 % of the cases with at
-    # most 129 rows. Otherwise, most cases would ask for complete lists.
+    # Complete lists of neighbours are long, so they are chosen rarely: in 5 % of the cases that
+    # have at most 129 rows, and in no other case. Without this rule, most cases would ask for
+    # complete lists.
     complete = n <= 129 and rng.random() < 0.05
     k = most if complete else min(most, int(rng.choice(NEIGHBOURS)))
     X = family(n, d)[rng.permutation(n)].astype(rng.choice([np.float32, np.float64]))

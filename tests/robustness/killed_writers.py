@@ -104,9 +104,8 @@ KINDS = {
     "model": Kind((4, 8), fitted_and_saved, lambda path: LinearMF.load(path).components_.tobytes()),
     "index": Kind(
         (ROWS, -ROWS),
-        # Each version is saved by a new index. If one index had been saved here, and another index
-        # had then saved a newer version, the first index would refuse to overwrite the newer
-        # version.
+        # Each version is saved by a new index. An index that has saved to a folder refuses to
+        # overwrite a newer version that another index has saved there.
         lambda rows, path: SimilarityIndex().fit(rows).save(path),
         lambda path: SimilarityIndex.open(path).search(ROWS[:4], 3).scores.tobytes(),
     ),

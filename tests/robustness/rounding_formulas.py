@@ -12,8 +12,8 @@ from tests.robustness.rounding_truth import cosine, distance, dot, terms
 
 ITEMS, DEPTH, NEAREST = 16, 6, 3
 EPS = mpmath.mpf(2) ** -52
-# If the size of a score is NOTHING, the error of the score is not judged: either the exact score is
-# undefined, or the documentation promises a score that differs from the exact one.
+# If the size of a score is NOTHING, the error of the score is not judged. The exact score is then
+# undefined, or the documentation promises a different score.
 NOTHING = mpmath.inf
 
 Rows = list[list[Any]]

@@ -54,8 +54,8 @@ MAPPED = 45 + ITEMS + 4 * DEPTH
 # Measures with this bound use the eigenvectors of a Gram matrix. LAPACK promises that the error of
 # an eigenvector is not larger than a few rounding errors.
 FACTORED = 8 * (ITEMS + DEPTH)
-# Measures with this bound divide by a standard deviation, which is computed from sums of squared
-# inner products over all items.
+# Measures with this bound divide by a standard deviation, and compute it from sums of squared inner
+# products over all items.
 POPULATION = 8 * (ITEMS + DEPTH * DEPTH)
 
 
@@ -86,8 +86,9 @@ def score(name: str, Q: Any, B: Any, **parameters: Any) -> Any:
     return measure.to_score(raw, Q)
 
 
-# For each measure: the function that returns the truth for (Q, B), the unit and the bound of the
-# error, and parameters of the measure, if it has any.
+# For each measure, PLAIN or LEARNED contains three values: the function that returns the truth for
+# (Q, B), the unit of the error, and the bound of the error. with_parameters() yields the measures
+# that need parameters.
 
 PLAIN = {
     "cosine": (plain, "1", 4 * DEPTH),
@@ -123,8 +124,9 @@ LEARNED: dict[str, tuple[Any, str, float]] = {
     "query_normalized": (query_normalized, "condition", POPULATION),
     "mutual_proximity": (mutual_proximity, "condition", POPULATION),
 }  # fmt: skip
-# According to their documentation, the measures in UNKEPT lose digits for float64 rows below
-# 1e-150, and the measures in UNKEPT_SUBNORMAL lose digits for subnormal rows.
+# The documentation of the measures in UNKEPT says that they lose digits for float64 rows below
+# 1e-150. The documentation of the measures in UNKEPT_SUBNORMAL says that they lose digits for
+# subnormal rows.
 UNKEPT = (
     "unit_column_cosine", "zscore_cosine", "all_but_the_top", "whitened_cosine", "ica_cosine",
     "causal_inner_product", "popularity_whitened_cosine", "weight_cosine", "neg_euclidean",

@@ -15,11 +15,11 @@ from fastcos.models import preprocessing
 from tests.robustness.rounding_formulas import DEPTH, ITEMS, NOTHING, less, mean, norm
 from tests.robustness.rounding_truth import Line, Worst, cases, cosine, dot, exact, pairwise, terms
 
-# The bound for a sum over the items in which each term is itself a sum over the dimensions.
+# The bound for a double sum, over the items and over the dimensions.
 SUMS = ITEMS + 4 * DEPTH
 # The bound for an SVD or a QR decomposition. LAPACK promises that the errors of these
 # decompositions are a few ULP of the norm of the matrix. For effective_rank, this bound is
-# multiplied by 37, because the logarithm of a share is at most 37 in magnitude.
+# multiplied by 37, because the logarithm of a share lies between -37 and 0.
 FACTORED = 8 * (ITEMS + DEPTH)
 LABELS = np.arange(ITEMS) % 4
 

@@ -8,8 +8,8 @@ from tests.oracles.compare import assert_same_bits
 
 RANDOM = np.random.default_rng(0)
 # Many of the distances between the 800 rows are equal. In the rows of 5 bytes, only the first 2
-# bytes vary. Of the rows of 16 bytes, every seventh row is the same. The kernels pad rows of 5
-# bytes, but not rows of 16 bytes.
+# bytes vary. Of the rows of 16 bytes, rows 0, 7, 14 and so on are equal to each other. The kernels
+# pad rows of 5 bytes, but not rows of 16 bytes.
 ROWS = {width: RANDOM.integers(0, 256, (800, width), dtype=np.uint8) for width in (5, 16)}
 ROWS[5][:, 2:] = 0
 ROWS[5][[3, 700]] = 0

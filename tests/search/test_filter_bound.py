@@ -114,8 +114,8 @@ def item_rounding(isa):
 
 
 def float32_rounding(isa):
-    # With AVX2, the quantisation step is 1 if the largest number is the only number of its sign in
-    # its group.
+    # With AVX2, the quantisation step is 1 if no other number in the group of the largest number
+    # has the same sign.
     entries = (126, 22, 4, 2, 2) if isa == "avx2" else (64, 64, 64, 64)
     queries = unrotated(whole_steps(32, 64, 2, entries), 64)
     items = unrotated(whole_steps(32, 64, 3, (127, 15, 5, 2, 1)), 64)

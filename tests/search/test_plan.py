@@ -15,8 +15,8 @@ from fastcos.search.layout import tile_layout
 GIB = 2.0**30
 THREADS = (1, 2, 3, 4, 8, 16, 32, 64, 128)
 ROWS = (1, 31, 127, 128, 1000, 60_000, 1_000_000, 30_000_000)
-# The default tests use three instruction sets: "amx" has tile registers, "avx2" has vectors of
-# integers, and with "generic", rows are not quantised.
+# The default tests use three instruction sets: "amx" (tile registers), "avx2" (vectors of integers)
+# and "generic" (rows are not quantised).
 MACHINES = [
     pytest.param(isa, marks=[pytest.mark.slow] * (isa not in ("generic", "avx2", "amx")))
     for isa in INSTRUCTION_SETS
@@ -262,8 +262,8 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
          {"isa": "avx2"}, "packed", None),
         (unpacked(1_000_000, 384, row_type="float64", n_distinct=1_000_000), (16, 10), {}, "packed",
          None),
-        # Duplicates are counted before rows are packed, unless a filter treats copies of a row
-        # differently.
+        # Unless a filter distinguishes between copies of a row, duplicates are counted before the
+        # rows are packed.
         (unpacked(1000, 64), (100, 10), {}, "distinct", "distinct_rows"),
         (unpacked(1000, 64, n_distinct=100), (100, 10), {}, "distinct", None),
         (unpacked(1000, 64, n_distinct=100), (100, 10, None, True), {}, "packed", None),

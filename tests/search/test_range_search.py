@@ -201,8 +201,8 @@ def test_near_duplicates_are_components_of_similar_pairs():
     rows += 0.02 * random.standard_normal(rows.shape)
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     linked = units @ units.T >= 0.99
-    # Each row repeatedly takes the lowest number of all rows that are linked to it, until each
-    # group has one number.
+    # Each row repeatedly takes the lowest number among the rows that are linked to it, until all
+    # rows of a group have the same number.
     expected = np.arange(120)
     for _ in range(120):
         expected = np.where(linked, expected[None], 120).min(axis=1)

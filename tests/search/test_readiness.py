@@ -33,7 +33,8 @@ def run(code, cache, *, cwd=ROOT, timeout=280, arguments=(), **environment):
     )  # fmt: skip
 
 
-# The program searches until compiled code answers, and prints the seconds and the longest call.
+# The program repeats a search until its kernels are compiled, and prints how many seconds this
+# took. Every repetition must take less than 5 s.
 SEARCH_UNTIL_COMPILED = """
 import time
 import numpy as np

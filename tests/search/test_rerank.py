@@ -96,8 +96,7 @@ def test_a_model_must_be_a_folder_that_is_there(tmp_path):
 
 
 def test_a_cross_encoder_scores_pairs(tmp_path, monkeypatch):
-    # transformers would import the folder kernels/ of this repository in place of the package
-    # `kernels`.
+    # transformers would mistake the folder kernels/ of this repository for the package `kernels`.
     elsewhere = [path for path in sys.path if Path(path).resolve() != Path(__file__).parents[2]]
     monkeypatch.setattr(sys, "path", elsewhere)
     pytest.importorskip("sentence_transformers", reason="needs sentence-transformers")

@@ -94,7 +94,7 @@ def test_certificate_is_right_in_10000_cases_and_not_vacuous():
         absent = (~(best[:, :, None] == result.indices[:, None]).any(axis=2)).sum(axis=1)
         assert (absent <= result.missing).all(), seed
         certain += (result.missing == 0).sum()
-        # No valid bound of a query is lower than the best true score of the items outside the
+        # Every valid bound of a query is at least the best true score of the items outside the
         # query's list. With this score as the bound, as many queries as possible are certified.
         kth = np.sort(truth, axis=1)[:, -k]
         whole += ((absent == 0) & (remaining.max(axis=1) < kth)).sum()

@@ -148,7 +148,7 @@ def test_rows_whose_projection_helps_only_for_a_smaller_k(joins, monkeypatch, is
 @pytest.mark.parametrize("isa", SETS[:1])
 def test_too_high_estimates_are_repaired(joins, isa):
     # A sample of the panels yields an estimate of each row's threshold. For some of these rows, the
-    # sample happens to contain too many of the row's neighbours, so the estimate is too high.
+    # sample happens to contain unusually many of the row's neighbours, so the estimate is too high.
     rng = np.random.default_rng(2)
     X = rng.standard_normal((2000, 16)).astype(np.float32)
     X[::97] = X[0] + 0.01 * rng.standard_normal((len(X[::97]), 16))

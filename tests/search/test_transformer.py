@@ -44,7 +44,7 @@ def test_graph_serves_estimators_with_precomputed_distances():
     assert classifier.score(X, y) == 1
     graph = NeighborsTransformer(20).fit_transform(X)
     # A row may be missing from the neighbour lists of all other rows. DBSCAN can reach such a row
-    # only if the graph also contains the reverse of every edge.
+    # only if, for every edge, the graph also contains the reverse edge.
     graph = graph.maximum(graph.T)
     labels = DBSCAN(eps=0.6, metric="precomputed").fit_predict(graph)
     assert len(set(labels[:60])) == len(set(labels[60:])) == 1

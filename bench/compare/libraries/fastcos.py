@@ -23,8 +23,8 @@ def self_join(rows, k):
 
 
 def sparse_join(X, k):
-    # X.T is a CSC view of X. The timed call therefore includes the conversion of X.T to CSR, as
-    # does the timed call of the library implicit.
+    # X.T is a CSC view of X. The timed call therefore includes the conversion of X.T to CSR. The
+    # timed call of the library implicit includes this conversion, too.
     return (lambda: fastcos.top_k(X.T, k=k)), lambda result: np.maximum(result.scores, 0)
 
 

@@ -187,8 +187,8 @@ def table(lines):
                 fails = sum(line["fails"] for line in comparisons)
                 cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
             # A run may take longer if there is a slow-down, because some tools then measure again. The table
-            # therefore lists two durations: the time of a run without a slow-down, and the time of a run with
-            # the largest slow-down.
+            # therefore lists the duration of a run without a slow-down, and the duration of a run with the
+            # largest slow-down.
             if arm in (0, max(ARMS)):
                 seconds = [line["seconds"] for line in comparisons]
                 cells.append(f"{statistics.median(seconds):.0f}" if seconds else "")

@@ -154,8 +154,8 @@ WORDS = (
     *("--env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"),
 )
 TESTS = ("--", "-p", "pytest_benchmark.plugin", "benchmarks")
-# If a benchmark takes the same time in base and in head, its comparison at the default tolerance needs up to
-# 80 pairs on a busy machine. The tests therefore use a larger tolerance.
+# On a busy machine, the comparison of a benchmark that is equally fast in base and head needs up to 80 pairs
+# at the default tolerance. The tests therefore use a larger tolerance.
 LOOSE = ("--tolerance", "0.5")
 SLOWER = "| **slower** | `benchmarks/test_toy.py::test_work` |"
 SITUATIONS = {

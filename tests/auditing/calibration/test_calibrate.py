@@ -145,8 +145,7 @@ def test_tail_recovers_a_generalized_pareto(shape):
     assert tail.n_pairs >= 1000
     assert tail.shape == pytest.approx(shape, abs=0.15)
     assert tail.distance < 0.05
-    # In the tail model, the scale of the tail is a linear function of the score at which the tail
-    # starts.
+    # In the tail model, the scale depends linearly on the score at which the tail starts.
     assert tail.scale == pytest.approx(0.02 + shape * (tail.start - 0.5), rel=0.15)
 
 
@@ -213,8 +212,8 @@ def test_false_discovery_rate_equals_a_loop_over_all_pairs(rows):
         expected[order[rank - 1]] = least
     adjusted = calibration.false_discovery_rate(everything, n_items=300)
     np.testing.assert_allclose(adjusted.ravel(), expected, rtol=1e-12)
-    # Passing only the best 20 scores of each list, instead of all scores, may raise an estimate,
-    # but never lowers it.
+    # If only the best 20 scores of each list are passed, an estimate may be higher than with all
+    # scores, but it is never lower.
     few = calibration.false_discovery_rate(everything[:, :20], n_items=300)
     assert (few >= adjusted[:, :20] * (1 - 1e-12)).all()
 

@@ -34,9 +34,10 @@ def test_range_equals_the_extremes_of_all_rescalings(d, steps, seed):
     rows = np.random.default_rng(seed).standard_normal((6, d))
     bounds = threshold_range(rows, 0.2, condition=2.0)
     seen = [threshold_of(rows / D, 0.2) for D in every_diagonal(2.0, d, steps)]
-    # The rescalings with the most extreme thresholds may lie between the points of the grid, up to
-    # about one step from the nearest point. The range that the search finds must therefore contain
-    # the thresholds of all rescalings on the grid, but may be only slightly wider.
+    # The rescalings with the lowest and the highest threshold may lie between the points of the
+    # grid, at most about one step from the nearest point. The range that the search finds must
+    # therefore contain the thresholds of all rescalings on the grid, but may be only slightly
+    # wider.
     assert bounds.low == pytest.approx(min(seen), abs=0.02)
     assert bounds.high == pytest.approx(max(seen), abs=0.02)
     assert bounds.low <= min(seen) + 1e-3

@@ -26,9 +26,9 @@ MIN_PAIRS = 10
 # 10, 20, 40 and 80 pairs.
 ANALYSES = 4
 # A benchmark may wait for at most this share of its time, in base and in head. Waiting does not count as CPU
-# time, so a slow-down that consists of waiting would be missed. The limit keeps such a slow-down small. In
-# the worst case, a benchmark does not wait in base, and waits for 10 % of its time in head. Its wall time is
-# then 1 / (1 - 0.1) = 1.11 times as long in head as in base.
+# time, so a slow-down that consists of waiting would be missed. The limit keeps such a slow-down small. The
+# worst case is a benchmark that does not wait in base but waits for 10 % of its time in head. Its wall time
+# is then 1 / (1 - 0.1) = 1.11 times as long in head as in base.
 MAX_WAITING = 0.10
 
 PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted", "undecided"
@@ -92,15 +92,15 @@ class Series:
 
     def __init__(self):
         self.done = 0
-        self.requested = defaultdict(int)  # for each name, the requested pairs; None stands for all names
+        self.requested = defaultdict(int)  # for each name, the number of requested pairs; None: all names
         # For each name, a list with the seconds of base and the seconds of head in every pair.
         self.pairs = defaultdict(list)
-        # For each name, a list with one share per pair of processes: the share of its time that the benchmark
+        # For each name, a list with one value per pair of processes: the share of its time that the benchmark
         # spent waiting. For base and for head, the median of this share over the turns is computed. The list
         # contains the larger of the two medians.
         self.waits = defaultdict(list)
         self.ran = [set(), set()]  # for base, and for head, the names that have been measured
-        self.failures = [{}, {}]  # for base, and for head, the first Failure of each name
+        self.failures = [{}, {}]  # for base, and for head, the first Failure of each benchmark
 
     def add(self, names, base, head):
         """Add the results of one pair of processes, which measured the benchmarks ``names``.

@@ -7,11 +7,11 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.99
-# The number of bootstrap samples; 100 of these samples lie beyond each end of a 99 % interval.
+# The number of bootstrap samples. 100 of these samples lie below a 99 % interval, and 100 lie above it.
 RESAMPLES = 19_999
 # This mean leaves out two fifths of the values: the lowest fifth and the highest fifth. Each value is the
-# ratio of one pair. Other work on the machine disturbs some pairs, and the ratios of the disturbed pairs are
-# mostly in the lowest or the highest fifth.
+# ratio of one pair. Other work on the machine disturbs some pairs. Most ratios of the disturbed pairs are
+# among the lowest fifth or the highest fifth of all ratios.
 trimmed_mean = partial(stats.trim_mean, proportiontocut=0.2)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 SERVE = Path(__file__).with_name("serve.py")
 # In each pair, every benchmark takes this number of turns on base, and the same number of turns on head. With
-# 4 turns, the ratios would scatter by a fifth more than with 6 turns.
+# 4 turns instead of 6, the scatter of the ratios would be 20 % larger.
 TURNS = 6
 # The seconds after which a single turn, or the import of all tests, counts as hanging.
 TIMEOUT = 600.0

@@ -62,8 +62,8 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
 def caught_slowdown(logs, tolerance):
     """Return the smallest of SLOWDOWNS that benchgate catches, or None if it catches none of them."""
     for slowdown in SLOWDOWNS:
-        # Only slow-downs above the tolerance are tried. No number of pairs is enough to distinguish a
-        # slow-down that equals the tolerance from an allowed slow-down that is slightly smaller.
+        # Only slow-downs above the tolerance are tried. However many pairs are measured, a slow-down that
+        # equals the tolerance cannot be distinguished from a slightly smaller slow-down, which is allowed.
         if (
             slowdown > tolerance
             and (verdicts := comparisons(logs, slowdown, tolerance))

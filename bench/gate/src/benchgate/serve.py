@@ -30,9 +30,9 @@ from _pytest.runner import runtestprotocol
 
 # The seconds that one turn of a benchmark lasts; a turn makes at least one call.
 TURN_SECONDS = 0.02
-# If a benchmark has run for more than this many seconds of wall time, it is stopped if it has waited for more
-# than half of the elapsed time. Without this limit, a turn of a waiting benchmark could take minutes:
-# pytest-benchmark counts only CPU time, and waiting uses almost no CPU time.
+# A benchmark that has run for more than this many seconds of wall time is stopped if it spent more than half
+# of this time waiting. Without this limit, a turn of a waiting benchmark could take minutes: pytest-benchmark
+# counts only CPU time, and waiting uses almost no CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
 # Options of pytest, and the values to which this file resets them. A project may have set these options in
@@ -83,8 +83,8 @@ class Clock:
         """Forget the readings of the previous benchmark."""
         # Each reading is a pair: the wall seconds and the CPU seconds.
         self.readings = []
-        # Each entry contains the number of a reading, and how many seconds the process had waited for a CPU
-        # until this reading.
+        # Each entry contains the number of a reading, and the seconds that the process had waited for a CPU
+        # before this reading.
         self.displaced = []
 
     def __call__(self):
