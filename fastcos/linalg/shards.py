@@ -328,7 +328,7 @@ class InteractionShards:
 
             X = sp.csr_array((data, indices, indptr), shape=(rows, self.shape[1]))
             if as_interactions("X", X).nnz != len(indices):
-                raise ValueError("values must not be 0, and columns must not repeat in a row")
+                raise ValueError("values must not be 0, and no row may contain a column twice")
             for array in (indptr, indices, data):
                 memmap.release(array)
         return indptr, indices, data

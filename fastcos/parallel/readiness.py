@@ -43,8 +43,8 @@ _SECONDS_IN_NUMPY = 20.0
 # the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If the cache contains the compiled code of these kernels, no other kernel must be compiled to
-# search packed or unpacked rows.
+# A search of packed or unpacked rows needs only these kernels. If the cache contains their code,
+# nothing must be compiled.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,
