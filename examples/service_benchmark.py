@@ -278,8 +278,8 @@ def main():
         f"{given.items:,} rows of {given.columns} columns. For each number of connections, the "
         f"clients send requests for {given.seconds:g} s. The service and its clients share "
         f"{os.cpu_count()} cores of {cpu}. The recall is the share of the returned items that "
-        'are among the true nearest items. The column "recall" of the table also contains the '
-        "number of requests from which the recall was computed. "
+        'are among the true nearest items. The column "recall" of the table also states how '
+        "many requests were used to compute the recall. "
         "`python -m examples.service_benchmark` wrote this page "
         f"({datetime.date.today()}, commit {(machine.commit()[0] or 'unknown')[:10]}), with "
         f"these versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
