@@ -357,7 +357,12 @@ def _merge(left: Pairs, right: Pairs) -> Pairs:
 
 def _open_rows(name: str, path: Any) -> Any:
     file = validation.as_path(name, path)
-    return memmap.as_mapped_rows(name, np.load(file, mmap_mode="r", allow_pickle=False))
+    # Only one thread of a worker reads the header of a file at a time. NumPy parses the header with
+    # the module ast, which may raise SystemError in Python 3.11 if two threads use it at the same
+    # time (https://github.com/python/cpython/issues/106905).
+    with parallel.attribute_lock(_open_rows, "np.load"):
+        rows = np.load(file, mmap_mode="r", allow_pickle=False)
+    return memmap.as_mapped_rows(name, rows)
 
 
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
