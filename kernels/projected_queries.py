@@ -43,8 +43,8 @@ from .tiles import numbers_below
 # is then stored instead of the product of the slot.
 _DROPPED = np.int32(-(2**31))
 # The full codes of a slot can be multiplied alone, or together with the other slots of its panel.
-# Multiplying a slot alone takes _COST_OF_SLOT + _COST_OF_QUERY * (number of queries) times as long
-# as multiplying it together with the other slots. We measured this factor on Zen 4.
+# The ratio of the two times is _COST_OF_SLOT + _COST_OF_QUERY * (number of queries): multiplying a
+# slot alone takes longer. We measured this ratio on Zen 4.
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 

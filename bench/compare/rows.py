@@ -41,6 +41,9 @@ def best_of_products(multiply, queries, k, block=1024):
 
 
 def joined(search, rows, k, read):
-    """Return the call of a self-join for k + 1 neighbours, and a function that reads its answer."""
+    """Return a function that searches all rows for k + 1 neighbours, and a reader of its result.
+
+    The reader removes each row from its own neighbours, so k neighbours remain.
+    """
     call, _ = search(rows, rows, k + 1)
     return call, lambda result: without_itself(read(result))

@@ -174,7 +174,7 @@ def _hint(model: Any) -> str:
     }
     if arrays:
         names = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MAX_ARRAYS])
-        return f" (instead of the model, pass its arrays of items and users; it contains {names})"
+        return f" (pass the item and user arrays of the model instead; the model contains {names})"
     named_modules = getattr(model, "named_modules", None)
     if callable(named_modules):
         modules = [name for name, module in named_modules() if hasattr(module, "num_embeddings")]

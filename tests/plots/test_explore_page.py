@@ -383,7 +383,7 @@ def test_hostile_name_is_text(browser, hostile, kind):
     expected = json.dumps(f"{KINDS[kind]} ({KINDS[kind]})")
     shown = "document.getElementById('item-name').textContent"
     assert browser.execute_script(f"return {shown} === {expected}")
-    # The page has no elements except its own.
+    # The name of the item has not added any element to the page.
     count_elements = (
         "return document.querySelectorAll('img, iframe, b, main :is(link, script)').length"
     )

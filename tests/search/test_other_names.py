@@ -1,4 +1,4 @@
-"""An argument name of another library leads to an error that names the argument of fastcos."""
+"""If an argument has the name that another library uses, the error names that of fastcos."""
 
 import re
 

@@ -19,8 +19,7 @@ svd(X, k, tolerance)      k singular values and right singular vectors: (k, 1 + 
 ========================= =================================================================
 
 There is one exception: for `sparse_join`, a library that can only multiply matrices may scale the
-columns and transpose them before the timed call. This exception makes the time of the library
-shorter.
+columns and transpose them before the timed call. The measured time does not include this work.
 
 A file may also define three other names. SETTINGS is a list of settings; the library is
 measured with the fastest of them (bench/compare/settings.py). EXACT = False marks an approximate

@@ -330,7 +330,8 @@ class Calibration(PairDistribution):
         if (tail := self.tail) is not None:
             model = (
                 "If at least 100 pairs reach a score, these pairs are counted to obtain their "
-                "share of all pairs. For a higher score, a model of the tail estimates this share. "
+                "share of all pairs. If fewer pairs reach a score, a model of the tail estimates "
+                "the share. "
                 "The model is a generalised Pareto distribution that was fitted to the "
                 f"{tail.n_pairs:,} highest scores. The distribution starts at {tail.start:.3f}, "
                 f"with shape {tail.shape:.2f} and scale {tail.scale:.3g}. The Kolmogorov-Smirnov "
