@@ -121,7 +121,7 @@ def test_scoring_embeddings_add_the_means_of_pca():
 
 def test_from_model_says_what_a_model_of_another_library_lacks():
     fitted = SimpleNamespace(fit=None, U=USERS, V=ITEMS)
-    with pytest.raises(TypeError, match=r"pass its arrays of items.* U \(9, 3\), V \(7, 3\)"):
+    with pytest.raises(TypeError, match=r"pass the item and user arrays.* U \(9, 3\), V \(7, 3\)"):
         fastcos.from_model(fitted)
     unfitted = SimpleNamespace(item_embeddings=None, user_embeddings=None, fit=None)
     with pytest.raises(TypeError, match="model must be fitted, got SimpleNamespace without fact"):
