@@ -371,7 +371,8 @@ def _directions(
         return None
     axes = principal_axes(sample, widths[-1])
     ks, ranks = zip(*costs.threshold_ranks, strict=True)
-    counts = [max(1, round(rank * len(sample) / n_items)) for rank in ranks]
+    # There may be fewer items than the largest rank, so a count is at most the size of the sample.
+    counts = [min(len(sample), max(1, round(rank * len(sample) / n_items))) for rank in ranks]
     shares = _remaining_shares(sample, queries, weighted_offsets, axes, widths, counts)
     # The unit of all costs is the time that a tile needs to multiply one column.
     pairs = (costs.pair_overhead_columns + costs.pair_cost_per_column * depth) * shares

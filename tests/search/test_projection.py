@@ -394,6 +394,15 @@ def test_many_fits_have_few_threads_of_prefixes(monkeypatch):
         assert segment.packed.arrays.projection.words > 0
 
 
+def test_fewer_rows_than_ranks_can_be_projected():
+    # Thresholds are estimated for up to the 200 best items, but there are only 87.
+    X = np.random.default_rng(0).standard_normal((87, 400)) / np.arange(1, 401)
+    items = encoded_rows.encode_rows(X.astype(np.float32), None, 1, "cosine")
+    packed = packing.pack_items("cosine", items, np.arange(len(X)), 1)
+    with cost_model.costs_replaced(min_rows_to_project=0):
+        assert projection.add_projection(packed, items, 1).rows.shape == X.shape
+
+
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.filterwarnings("error")
 def test_rows_of_extreme_norms_have_prefixes_without_a_warning():
