@@ -1,6 +1,5 @@
 """All tests use one BLAS thread, react to Ctrl-C as in a terminal, and restore the settings."""
 
-import atexit
 import functools
 import gc
 import os
@@ -9,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 # These variables must be set before NumPy is imported. The test processes share the cores. Idle
 # threads of OpenBLAS and of scikit-learn's OpenMP would spin and take cores from other tests. On
@@ -21,19 +19,6 @@ gc.set_threshold(50_000)
 # A shell without job control starts background jobs with SIGINT ignored, and the children of these
 # jobs inherit this setting.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end_at_once(process):
-    if os.getpid() == process:  # and not in a forked child, whose exit status would be lost
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-
-
-# Python takes 3 s to free what a test process has imported and compiled. A process of xdist has
-# sent all reports before it ends. Coverage saves its data later.
-if "PYTEST_XDIST_WORKER" in os.environ and "coverage" not in sys.modules:
-    atexit.register(_end_at_once, os.getpid())
 
 
 # Many tests start a Python process, which would otherwise compile every module of fastcos again.
@@ -83,23 +68,6 @@ def pytest_collection_modifyitems(config, items):
         return number, file.parts
 
     items.sort(key=lambda item: place(item.path))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item, nextitem):
-    """Let a test process report only what the controller prints.
-
-    By default, the controller handles six messages for each test, but it prints only two of them.
-    It prints a setup or teardown that passed only if it is one of the slowest (``--durations``), so
-    quick setups and teardowns are not reported.
-    """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return None
-    for report in runtestprotocol(item, nextitem=nextitem, log=False):
-        if report.when == "call" or not report.passed or report.duration > 0.005:
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 @pytest.fixture(autouse=True)
