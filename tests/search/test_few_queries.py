@@ -87,9 +87,9 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, "cosine"))
 
 
-@pytest.mark.parametrize(
-    "sample_rank", [1, *(pytest.param(rank, marks=pytest.mark.slow) for rank in (3, 30))]
-)
+# This test and those of prefixes are slow, because they alone compile search_few_by_projection.
+@pytest.mark.slow
+@pytest.mark.parametrize("sample_rank", [1, 3, 30])
 def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
     # The sample contains the query itself, so the first threshold is the score of the query.
     rows = random_rows(4096, 192) * np.geomspace(1, 0.01, 192).astype(np.float32)

@@ -83,6 +83,8 @@ def skewed_axes(sample, p):
     return V
 
 
+# The tests with this mark are slow, because they alone compile search_few_by_projection.
+searches_few_queries = pytest.mark.slow
 AXES = [projection.principal_axes, least_axes, random_axes, skewed_axes]
 
 
@@ -122,6 +124,7 @@ def rows_queries_and_neighbors(rows, measure):
 # The CPU executes the same instructions for all kinds of rows and axes. All these kinds are
 # therefore tested only with the best instruction set of this CPU. For every other instruction set,
 # one kind of rows and two kinds of axes are enough.
+@searches_few_queries
 @pytest.mark.usefixtures("_forced")
 @pytest.mark.parametrize("measure", NAMES)
 @pytest.mark.parametrize(
@@ -223,6 +226,7 @@ def test_prefixes_of_other_types(dtype):
     np.testing.assert_array_equal(index.search(Q.astype(np.float64), k=10).indices, truth)
 
 
+@searches_few_queries
 @pytest.mark.usefixtures("_forced")
 def test_filters_removals_additions_and_thresholds():
     X, Q = embeddings(3000, 80), embeddings(90, 80, 1)
@@ -280,6 +284,7 @@ def test_few_queries_find_all_items_above_a_score(rows, measure, isa):
             np.testing.assert_array_equal(found.indices, columns)
 
 
+@searches_few_queries
 @pytest.mark.usefixtures("_forced")
 def test_an_index_with_prefixes_is_saved_and_opened(tmp_path):
     X, Q = embeddings(2000, 96), embeddings(80, 96, 1)
@@ -334,6 +339,7 @@ def test_prefixes_are_chosen_for_embeddings_alone():
     assert words_of(independent_columns(6000, 384)) == 0
 
 
+@searches_few_queries
 @pytest.mark.usefixtures("_forced")
 def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
     monkeypatch.setattr(index_parts, "ARRAYS_OF_PROJECTION", index_parts.ARRAYS_OF_PROJECTION[:-1])

@@ -402,12 +402,21 @@ def test_candidates_worse_by_their_estimates_are_tried(seed):
 
 
 def as_sparse(X):
+    return sp.csr_array(np.maximum(X, 0))
+
+
+def as_counts(X):
     return sp.csr_array(np.rint(np.abs(X)))
 
 
 @pytest.mark.parametrize(
     ("convert", "measure"),
-    [(np.asarray, "cosine"), (as_sparse, "cosine"), (lambda X: (X > 0).astype("u1"), "hamming")],
+    [
+        (np.asarray, "cosine"),
+        (as_sparse, "cosine"),
+        pytest.param(as_counts, "cosine", marks=pytest.mark.slow),  # code for whole numbers
+        (lambda X: (X > 0).astype("u1"), "hamming"),
+    ],
 )
 def test_items_that_are_the_queries_exclude_them_where_asked(convert, measure):
     X = convert(np.random.default_rng(0).standard_normal((40, 24)).astype(np.float32))
