@@ -30,6 +30,13 @@ def rank(x, units, edge, w):
     return int((np.delete(values, edge) > values[edge] + attacks.MARGIN).sum())
 
 
+# The tests with this mark are slow, because each compiles one function of the attacks separately.
+# The code of attacked_radii contains all these functions, so the default test of attacked_radii
+# covers them.
+compiled_alone = pytest.mark.slow
+
+
+@compiled_alone
 def test_sensitivity_is_the_derivative_of_fisher_z():
     for rng, x, units, _ in neighborhoods(1, 50):
         y, w, step = units[0], np.exp(rng.uniform(0, 1, 4)), 1e-5
@@ -42,6 +49,7 @@ def test_sensitivity_is_the_derivative_of_fisher_z():
             assert slopes[j] == pytest.approx(10 - change / step, abs=1e-6)
 
 
+@compiled_alone
 def test_sensitivity_of_zero_and_collinear_rows_is_0():
     x, w, slopes = np.array([1.0, 2.0]), np.ones(2), np.zeros(2)
     for y in (np.zeros(2), 3 * x, -x):
@@ -49,12 +57,14 @@ def test_sensitivity_of_zero_and_collinear_rows_is_0():
     assert (slopes == 0).all()
 
 
+@compiled_alone
 def test_to_vertex_follows_positive_slopes():
     w = np.full(3, np.nan)
     attacks.to_vertex(np.array([0.1, 0.0, -1.0]), 9.0, w)
     assert w.tolist() == [9, 1, 1]
 
 
+@compiled_alone
 def test_is_lost_counts_nearer_items():
     lost = 0
     for rng, x, units, K in neighborhoods(2, 200):
@@ -67,9 +77,7 @@ def test_is_lost_counts_nearer_items():
     assert lost > 500
 
 
-# This test is slow, because it compiles find_counterexample separately. The next test is a default
-# test, and covers the same code, because attacked_radii contains find_counterexample.
-@pytest.mark.slow
+@compiled_alone
 def test_find_counterexample_returns_valid_weights():
     broken, missed = 0, 0
     for _, x, units, K in neighborhoods(3, 150):

@@ -23,18 +23,19 @@ def triples(seed, n, largest=6):
         yield rng, x, y, m, float(np.exp(rng.uniform(0.05, 1.5)))
 
 
+# The tests with this mark are slow, because each compiles one function of the certificates
+# separately. The code of rescaling_radii contains all these functions, so the default tests of
+# rescaling_radii cover them, here and in tests/auditing/test_certificates.py.
+compiled_alone = pytest.mark.slow
+
+
+@compiled_alone
 def test_ratio_range_equals_brute_force():
     for _, _, y, m, K in triples(1, 200):
         corners = vertices(len(y), K)
         ratios = (corners @ m**2) / (corners @ y**2)
         result = certificates.ratio_range(m**2, y**2, K)
         assert result == pytest.approx((ratios.min(), ratios.max()), rel=1e-13)
-
-
-# The tests with this mark are slow, because each compiles one function of the certificates
-# separately. The code of rescaling_radii contains all these functions, so the default tests of
-# rescaling_radii cover them, here and in tests/auditing/test_certificates.py.
-compiled_alone = pytest.mark.slow
 
 
 @compiled_alone
@@ -126,6 +127,7 @@ def test_certified_level_is_the_last_certified_one():
     assert len(results) > 5
 
 
+@compiled_alone
 def test_separation_of_infinite_z():
     inf = np.inf
     assert certificates.separation(inf, inf) == 1

@@ -450,10 +450,15 @@ def become_a_directory(path):
     "damage",
     [
         truncate,
-        cut_to_the_digest,
-        empty,
-        flip_a_bit_of_the_code,
-        flip_a_bit_of_the_digest,
+        *(
+            pytest.param(damage, marks=pytest.mark.slow)
+            for damage in (
+                cut_to_the_digest,
+                empty,
+                flip_a_bit_of_the_code,
+                flip_a_bit_of_the_digest,
+            )
+        ),
     ],
 )
 def test_damaged_file_warns_once_and_is_replaced(cache, damage):
@@ -537,7 +542,10 @@ def test_new_directories_are_private(cache):
     assert stat.S_IMODE(cache.parent.stat().st_mode) == 0o755
 
 
-@pytest.mark.parametrize("failing", ["mkstemp", "fdopen", "replace"])
+@pytest.mark.parametrize(
+    "failing",
+    ["replace", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mkstemp", "fdopen"))],
+)
 def test_full_disk_warns_once_and_leaves_no_file(cache, monkeypatch, failing):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -582,7 +590,9 @@ def test_read_only_directory_is_used(package, tmp_path):
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("directory", ["/dev/null/cache", "/proc/cache"])
+@pytest.mark.parametrize(
+    "directory", ["/dev/null/cache", pytest.param("/proc/cache", marks=pytest.mark.slow)]
+)
 def test_directory_that_cannot_be_created_warns_once(directory):
     code_cache.set_cache_directory(directory)
     with pytest.warns(UserWarning, match="fastcos c") as warned:

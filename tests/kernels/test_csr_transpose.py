@@ -9,7 +9,7 @@ from tests.kernels.inputs import frozen
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (300, 17), (17, 300)])
-@pytest.mark.parametrize("has_data", [True, False])
+@pytest.mark.parametrize("has_data", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("n_parts", [1, 5])
 def test_transpose_parts_equals_scipy(shape, has_data, n_parts):
     X = sp.random_array(shape, density=0.3, rng=np.random.default_rng(0), format="csr")

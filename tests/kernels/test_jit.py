@@ -76,6 +76,7 @@ def test_prange_driver_distinguishes_kernels():
         np.testing.assert_array_equal(driven(halved, values), values / 2)
 
 
+@pytest.mark.slow
 def test_prange_driver_compiles_no_second_kernel():
     values = np.arange(40.0)
     doubled(0, 40, values, np.empty(40))

@@ -3,6 +3,7 @@ import pytest
 from scipy.special import log_ndtr
 
 from fastcos.kernels import normal_cdf, records
+from tests.kernels.inputs import frozen
 
 
 @pytest.mark.parametrize("ends", [(-1e4, -36), (-40, -30), (-8, 8), (0, 60)])
@@ -22,6 +23,6 @@ def test_mutual_proximity_sums_both_rows():
     other = (cosines - of_items[0][columns]) / of_items[1][columns]
     truth = log_ndtr(own) + log_ndtr(other)
     scores = np.full((7, 4), np.nan)
-    moments = records.ScoreMoments(*of_queries), records.ScoreMoments(*of_items)
-    normal_cdf.mutual_proximity_rows(0, 7, cosines, columns, *moments, scores)
+    moments = (records.ScoreMoments(*frozen(*both)) for both in (of_queries, of_items))
+    normal_cdf.mutual_proximity_rows(0, 7, *frozen(cosines, columns), *moments, scores)
     np.testing.assert_allclose(scores, truth, rtol=1e-12)

@@ -14,7 +14,7 @@ SIZES = [(1, 1), (5, 3), (6, 32), (7, 33), (31, 2), (97, 10), (200, 1)]
 
 def packed(rows):
     panels = parallel.unfilled((-(-len(rows) // 32), rows.shape[1], 32), np.float64)
-    dot_tile.pack_rows(0, len(panels), rows, panels)
+    dot_tile.pack_rows(0, len(panels), *frozen(rows), panels)
     return panels
 
 
@@ -102,7 +102,7 @@ def test_rank_excess_excludes_self_and_breaks_ties():
 
 def test_pairs_at_most_counts_sums():
     random = np.random.default_rng(0)
-    levels = np.sort(random.integers(0, 9, 40).astype(float))
+    (levels,) = frozen(np.sort(random.integers(0, 9, 40).astype(float)))
     i, j = np.triu_indices(40, 1)
     for bound in (-1.0, 0.0, 3.0, 8.0, 15.9, 16.0, 99.0):
         assert (

@@ -51,6 +51,9 @@ def all_operations(x, y, same, out):
     out[7], out[8] = row_products.square_and_product(same, 1, 0, same, 2)
 
 
+# This test is slow, because it compiles the operations separately. The default tests of score_pairs
+# and score_pairs_by_item cover them.
+@pytest.mark.slow
 @pytest.mark.parametrize(("query_type", "item_type", "numbers"), PAIRS)
 def test_operations_on_rows_have_the_bits_of_lanes(query_type, item_type, numbers):
     for depth in (1, 2, 15, 16, 17, 31, 32, 33, 130):
@@ -98,7 +101,10 @@ def product(x, y, depth, out):
     out[0] = pair_products.product(x, 1, y, 2, depth)
 
 
-@pytest.mark.parametrize("types", [(np.float32, np.float32), (np.float64, np.float32)])
+@pytest.mark.parametrize(
+    "types",
+    [(np.float32, np.float32), pytest.param((np.float64, np.float32), marks=pytest.mark.slow)],
+)
 def test_product_has_the_bits_of_plain_loops(types):
     rng = np.random.default_rng(0)
     for depth in (1, 2, 15, 16, 17, 31, 32, 33, 130):

@@ -24,11 +24,12 @@ def test_sort_best_first_sorts_by_key_then_column(count, values):
     np.testing.assert_array_equal(keys[count:], expected[2])
 
 
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("values", [1, 3, 10**6])
-def test_kth_largest_equals_sort(values):
+def test_kth_largest_equals_sort(values, dtype):
     rng = np.random.default_rng(values)
     for count in (1, 2, 3, 50, 333):
-        scores = rng.integers(0, values, count).astype(np.float32)
+        scores = rng.integers(0, values, count).astype(dtype)
         for k in {1, count // 2 + 1, count}:
             assert kth_largest(scores.copy(), count, k) == np.sort(scores)[count - k]
         for ordered in (np.sort(scores), np.sort(scores)[::-1].copy()):

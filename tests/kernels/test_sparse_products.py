@@ -252,7 +252,8 @@ def test_products_are_added_in_order_with_one_rounding(value, dtype):
     np.testing.assert_array_equal(Z[:, 0], [XY, XY])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_have_the_bits_of_plain_loops(dtype):
     rng = np.random.default_rng(3)
     (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)

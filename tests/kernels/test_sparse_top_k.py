@@ -38,10 +38,13 @@ def scores_of(Q, B, is_cosine):
     return np.clip(np.divide(scores, lengths, out=np.zeros_like(scores), where=lengths > 0), -1, 1)
 
 
-@pytest.mark.parametrize("is_binary", [True, False])
-def test_row_norms_equal_numpy(is_binary):
-    dense = random_rows(np.random.default_rng(0), 9, is_binary)
-    indptr, _, values = csr(dense, None if is_binary else np.int16, np.int32)
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float64, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (np.int16, None))],
+)
+def test_row_norms_equal_numpy(dtype):
+    dense = random_rows(np.random.default_rng(0), 9, dtype is None)
+    indptr, _, values = csr(dense, dtype, np.int32)
     norms = np.full(9, np.nan)
     sparse_top_k.row_norms(2, 7, indptr, values, norms)
     np.testing.assert_allclose(norms[2:7], np.linalg.norm(dense[2:7], axis=1), rtol=1e-15)
@@ -52,7 +55,11 @@ def test_row_norms_equal_numpy(is_binary):
 @pytest.mark.parametrize(
     "kind", ["real", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("binary", "whole"))]
 )
-def test_best_rows_equals_dense_search(kind, is_cosine):
+# top_k returns scores of float32. The scores of float64 show the sums without the last rounding.
+@pytest.mark.parametrize(
+    "score_type", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)]
+)
+def test_best_rows_equals_dense_search(kind, is_cosine, score_type):
     rng = np.random.default_rng(1)
     Q, B = random_rows(rng, 8, kind == "binary"), random_rows(rng, M, kind == "binary")
     dtype, sum_type = {
@@ -72,7 +79,7 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
         *csr(B.T, dtype, np.uint16), frozen(norms), factors, is_cosine,
         np.empty(0, sum_type),
     )  # fmt: skip
-    scores, columns = np.full((8, K), np.nan), np.full((8, K), -7)
+    scores, columns = np.full((8, K), np.nan, score_type), np.full((8, K), -7)
     sparse_top_k.best_rows(1, 7, queries, items, -np.inf, scores, columns)
     truth = scores_of(Q, B, is_cosine)
     truth[barred] = -np.inf
@@ -82,7 +89,8 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
         # they differ by more than a rounding error.
         order = np.lexsort((np.arange(M), -np.round(truth[i], 12)))[:K]
         np.testing.assert_array_equal(columns[i], order)
-        np.testing.assert_allclose(scores[i], truth[i, order], rtol=1e-14, atol=1e-15)
+        expected = truth[i, order].astype(score_type)
+        np.testing.assert_allclose(scores[i], expected, rtol=1e-14, atol=1e-15)
     assert np.isnan(scores[[0, 7]]).all()
     assert (columns[[0, 7]] == -7).all()
 
@@ -111,7 +119,10 @@ def test_best_rows_pads_short_results():
 BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["_plain", ""]
 
 
-@pytest.mark.parametrize("body", BODIES)
+# The code of best_rows contains these functions. Here they would be compiled separately.
+@pytest.mark.parametrize(
+    "body", [BODIES[0], *(pytest.param(body, marks=pytest.mark.slow) for body in BODIES[1:])]
+)
 @pytest.mark.parametrize(("sums", "factors"), [(np.int32, np.float32), (np.float64, np.float64)])
 def test_reaching_and_largest_equal_numpy(body, sums, factors):
     rng = np.random.default_rng(3)

@@ -7,6 +7,8 @@ import pytest
 from fastcos.kernels import tall_skinny
 
 BODIES = ["_plain"] if numba.config.DISABLE_JIT else ["", "_plain"]
+# The plain loops serve the generic instruction set, and would be compiled in addition.
+plain_loops = pytest.mark.slow
 
 
 def read_only(array):
@@ -19,7 +21,9 @@ def random_integers(rng, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(
+    "body", [BODIES[0], *(pytest.param(body, marks=plain_loops) for body in BODIES[1:])]
+)
 @pytest.mark.parametrize("width", [1, 4, 16, 37])
 def test_cross_and_add_product_equal_numpy(body, dtype, width):
     rng = np.random.default_rng(0)
@@ -40,6 +44,7 @@ def test_cross_and_add_product_equal_numpy(body, dtype, width):
     np.testing.assert_array_equal(sums[590:], Z[590:])
 
 
+@plain_loops
 def test_products_have_the_bits_of_plain_loops():
     rng = np.random.default_rng(1)
     B = read_only(rng.standard_normal((700, 16)).astype(np.float32))

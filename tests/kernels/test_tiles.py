@@ -158,6 +158,7 @@ def test_list_reaching_equals_its_rule(least, n_items):
     assert hits[1 + found] == -7
 
 
+@pytest.mark.slow  # other code of one_panel is compiled for float32
 @pytest.mark.parametrize("isa", ["avx512", "generic"])
 @pytest.mark.parametrize("depth", [1, 5, 64, 301])
 def test_score_panel_float32_is_within_its_bound(isa, depth):
@@ -189,7 +190,7 @@ def test_list_tile_hits_does_not_overflow(sign, threshold):
 
 
 @pytest.mark.parametrize("n_items", [1, 19, 32])
-@pytest.mark.parametrize("kind", [np.int32, np.float32])
+@pytest.mark.parametrize("kind", [np.int32, pytest.param(np.float32, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("threshold", [-1e12, -50.0, 90.5, 99.0, 99.5, 1e12, 3e38])
 def test_list_tile_hits_equals_the_threshold_rule(kind, threshold, n_items):
     scores = np.random.default_rng(0).integers(-100, 100, 1024).astype(kind)
