@@ -1,5 +1,8 @@
 """Exact similarity search at scale, and an audit of what cosine similarity means.
 
+The table of packages in ``.github/CONTRIBUTING.md`` states what each package contains, and which
+packages it may import.
+
 A name is imported when it is first used, so that ``import fastcos`` is fast. The modules of
 ``linalg``, ``parallel``, ``search``, ``similarity``, ``storage`` and ``validation`` import only
 NumPy and the standard library at the top of their files. These modules import SciPy, scikit-learn

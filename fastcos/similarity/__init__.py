@@ -1,4 +1,8 @@
-"""Similarity measures, which encode rows for a search and convert raw scores to final scores.
+"""Similarity measures, and the rescalings D under which their scores change or stay the same.
+
+The modules ``rescalings``, ``cosine_bounds`` and ``canonical`` contain the mathematics of D: the
+choices of D, the bounds on a cosine under all D, and the forms of a model that no D changes, such
+as the query metric. Most of the other modules define measures or encode rows for them.
 
 A search ranks items by a raw score: an inner product, a cosine or a squared distance of encoded
 rows. A measure defines how rows are encoded, and how a raw score becomes the score in the result::
