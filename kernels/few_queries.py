@@ -48,8 +48,8 @@ that the slots that are not scored cannot be among the best. Second, every score
 computed in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
 (``select``).
 
-To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
-``candidate_filter``. Also read the definitions of Items and Queries in ``records``, and the
+To understand a search, read this file, ``query_encoding.scaled_queries`` and the proof at the top
+of ``candidate_filter``. Also read the definitions of Items and Queries in ``records``, and the
 definitions of the statistics and the bound terms in ``simd.panel``. For each of the other functions
 that this file calls, the first line of the docstring is enough. ``items_at`` and ``scaled_queries``
 build records, ``encode_query`` quantises one row, ``score_pairs`` computes float64 scores, and the

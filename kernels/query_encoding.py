@@ -77,8 +77,9 @@ def scaled_queries(rows, filters, addresses, shift):
     """Compute the norms and the scaling of the queries `rows` (n, d); return a Queries record.
 
     `rows` is a Rows, and `filters` is a QueryFilters, whose arrays may be empty. `addresses` is the
-    ItemAddresses of the items, and `shift` is the shift of the items. The function allocates 44
-    bytes per query if `filters` has self_rows, and otherwise 60 bytes per query.
+    ItemAddresses of the items. It is needed because the units of the scaling are not a field of
+    Items. `shift` is the shift of the items. The function allocates 44 bytes per query if `filters`
+    has self_rows, and otherwise 60 bytes per query.
     """
     n = rows.data.shape[0]
     norms, units = np.empty(n), addresses.units

@@ -31,7 +31,7 @@ rows are in memory or in a file. A search takes this path through the modules::
 A *launch* is a call of a compiled kernel, with all of its arguments except the queries. If an index
 has stored a launch for a search, the search takes the *warm path*, which consists of these calls::
 
-    SimilarityIndex.search        index         no argument but k is given, or only ids to drop
+    SimilarityIndex.search        index         only k, n_threads or ids to drop are given
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
         Launch.run                launch        for each part of the index; the launches are stored
                                                 by the form of the queries and k; in a large index,

@@ -397,7 +397,8 @@ class SimilarityIndex:
         # ``allowed_ids`` and ``exclude_ids``. A prepared search is tried before the arguments are
         # checked, because checking them takes longer than the search itself. If the caller has
         # passed allowed_ids or exclude_ids, the ids must first be converted to positions. In this
-        # case, the prepared search is tried after the conversion, further below.
+        # case, the prepared search is tried after the conversion, further below. The docstring of
+        # the package ``search`` lists the calls of a prepared search, as "the warm path".
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None

@@ -41,7 +41,9 @@ class Launch:
     Attributes
     ----------
     kernel : callable
-        The compiled kernel of ``few_queries``, ``projected_queries`` or ``tile_top_k``.
+        For one query, the kernel is usually ``few_queries.search_few_queries``. It is
+        ``projected_queries.search_few_by_projection`` if a projection makes the search faster. For
+        more queries, or if the rows are packed as float32, it is ``tile_top_k.search_grid``.
     packed : PackedItems
         The packed rows that the kernel reads.
     settings : FewQuerySettings, ProjectedSettings or BlockSettings of kernels.records
@@ -62,8 +64,9 @@ class Launch:
         Whether the launch is the same for any number of threads. It must also be the same for any
         working memory that is not unusually small. ``SearchPlan`` has the same field.
     entry : callable or None
-        The machine code of the kernel; None before the first run, and None if there are several
-        tasks.
+        The compiled code of the kernel for the types of the arguments (``Kernel.entry``). It is
+        looked up in the first run, and stored here for all later runs. None before the first run,
+        and None if there are several tasks.
     """
 
     kernel: Any

@@ -106,8 +106,9 @@ class PreparedSearches:
         launches = self._launches.get((queries.shape, queries.dtype, k))
         if launches is None or n_threads is not None or allowed is not None:
             # If the index has many items, its launches depend on the number of threads or on the
-            # working memory. Such launches are stored under a key that contains the options. Only
-            # _find_or_plan looks up a key of this kind.
+            # working memory. Such launches are stored under a key that contains the options.
+            # _find_or_plan looks up a key of this kind, and plans the search only if it finds no
+            # launches.
             options = as_options(n_threads, None)
             launches = self._find_or_plan(queries.shape, queries.dtype, k, options, allowed)
         if launches is _NOT_PREPARABLE:
@@ -115,7 +116,7 @@ class PreparedSearches:
         query_rows = queries if queries.ndim == 2 else queries[np.newaxis]
         rankings = []
         for launch, segment in launches:
-            if launch.packed is not segment.packed:
+            if launch.packed is not segment.packed:  # reading segment.packed packs nothing here
                 # A projection has been added to the part, and the packed rows of the part have been
                 # replaced. The stored launches still refer to the old packed rows, so they are
                 # deleted.
@@ -151,7 +152,7 @@ class PreparedSearches:
             np.concatenate(positions, axis=1), np.concatenate(raw_scores, axis=1), k, 1
         )
 
-    # --- Planning a search for which no launches are stored ---
+    # --- Looking up launches by the options, and planning a search without stored launches ---
 
     def _find_or_plan(
         self,
