@@ -53,6 +53,7 @@ def outputs(n, k):
     return np.full((n, k), np.nan), np.full((n, k), -7)
 
 
+@pytest.mark.slow
 def test_is_excluded_searches_its_range_only():
     indices = np.array([1, 3, 4, 8, 9, 20], np.int64)
     for first in range(7):
@@ -62,6 +63,7 @@ def test_is_excluded_searches_its_range_only():
                 assert found == (column in indices[first:last])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 6])
 def test_write_best_pads(count):
     scores, columns = np.arange(6.0, 0, -1), np.arange(6)

@@ -34,7 +34,10 @@ def by_loops(line, own, codes, k):
 
 
 @pytest.mark.parametrize("levels", [2, 5, 10_000])
-@pytest.mark.parametrize(("m", "n_codes", "k"), [(4, 2, 1), (23, 3, 5), (60, 4, 10)])
+@pytest.mark.parametrize(
+    ("m", "n_codes", "k"),
+    [(4, 2, 1), (23, 3, 5), pytest.param(60, 4, 10, marks=pytest.mark.slow)],
+)
 def test_score_label_ranks_equals_definition(levels, m, n_codes, k):
     codes = np.arange(m) % n_codes
     np.random.default_rng(m).shuffle(codes)

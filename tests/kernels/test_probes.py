@@ -20,6 +20,7 @@ def test_copy_values_copies_its_block():
     np.testing.assert_array_equal(copy, [0, 0, 2, 3, 4, 0, 0, 0, 0, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
 def test_multiply_registers_counts_multiply_adds():
     done, like = np.zeros(3), np.empty(0, np.float32)

@@ -15,7 +15,7 @@ from fastcos.linalg.shards import InteractionShards, ShardedOperator, shard_rows
 from tests.oracles.compare import assert_same_bits
 
 
-@pytest.fixture(scope="module", params=["counts", "binary"])
+@pytest.fixture(scope="module", params=["counts", pytest.param("binary", marks=pytest.mark.slow)])
 def matrix(request):
     rng = np.random.default_rng(0)
     X = sp.random_array((700, 60), density=0.15, rng=rng, format="csr", dtype=np.float32)

@@ -26,7 +26,7 @@ def X():
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, None])
-@pytest.mark.parametrize("has_data", [True, False])
+@pytest.mark.parametrize("has_data", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_transposed_equals_scipy(X, n_threads, has_data):
     data = X.data if has_data else None
     truth = X.T.tocsr()
@@ -52,7 +52,7 @@ def test_several_threads_have_a_part_each(X, monkeypatch):
     assert parts == [2, 2]
 
 
-@pytest.mark.parametrize("value", [1, 0.5])
+@pytest.mark.parametrize("value", [0.5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("width", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_products_by_columns_or_a_transpose(X, value, width):
     """Products by columns and products by the transpose are both correct.

@@ -100,9 +100,7 @@ def _forced(monkeypatch):
 
 def fitted(X, measure="cosine"):
     """Fit an index; return it when the prefixes of its items have been computed."""
-    index = fastcos.SimilarityIndex(measure).fit(X)
-    index.search(X[:1], k=1)
-    return settled(index)
+    return settled(fastcos.SimilarityIndex(measure).fit(X))
 
 
 def settled(index):
@@ -355,6 +353,7 @@ def test_directories_of_version_2_have_no_largest_k(tmp_path, monkeypatch):
             )
 
 
+@pytest.mark.slow
 def test_larger_k_gain_less():
     rows = embeddings(6000, 384)
     items = encoded_rows.encode_rows(rows, None, 1, "cosine")

@@ -402,7 +402,7 @@ def test_candidates_worse_by_their_estimates_are_tried(seed):
 
 
 def as_sparse(X):
-    return sp.csr_array(np.maximum(X, 0))
+    return sp.csr_array(np.maximum(X, 0).astype(np.float64))
 
 
 def as_counts(X):
