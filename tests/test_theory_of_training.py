@@ -91,6 +91,7 @@ def test_one_step_changes_the_balance_by_the_squared_gradients(loss, share, deca
     assert np.linalg.norm(after - first_order) > 1e-8 * scale
 
 
+@pytest.mark.slow
 def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(30, 3)) * [6, 4, 3] @ rng.normal(size=(3, 20))
@@ -112,6 +113,7 @@ def test_full_batches_keep_the_balance_of_the_start_and_small_starts_balance():
 # ----- the equilibrium
 
 
+@pytest.mark.slow
 def test_two_noise_matrices_balance_at_one_metric_only():
     """M A M = B has one positive definite solution M: a general solver finds no other."""
     rng = np.random.default_rng(2)
@@ -365,6 +367,7 @@ def test_als_with_decay_on_both_balances_only_in_the_limit():
     assert conditions[1] < 1.001
 
 
+@pytest.mark.slow
 def test_als_with_decay_on_users_adds_twice_the_decay_to_the_metric_of_items():
     """A sweep changes the items Q = VT to V(T + λT⁻ᵀ), so their columns become orthonormal.
 

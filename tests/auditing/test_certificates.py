@@ -47,6 +47,7 @@ def test_certified_edges_survive_random_maps(family, n):
     assert n_certified > 10 * n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [6, pytest.param(400, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_attack_breaks_only_uncertified_edges_and_shows_how(n):
     closed = []

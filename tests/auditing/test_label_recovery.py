@@ -30,6 +30,7 @@ def test_label_recovery_is_near_the_best_corner(seed):
     assert bounds.high - bounds.low > 0.02
 
 
+@pytest.mark.slow
 def test_rescalings_attain_both_ends():
     items, labels = planted(5, n=3000)
     bounds = label_recovery_range(items, labels, 3.0)

@@ -31,6 +31,7 @@ def label_test(rows, labels, seed=0):
     return fastcos.audit(rows, labels=labels, k=10, random_state=seed).label_test
 
 
+@pytest.mark.slow
 def test_labels_of_many_groups_are_shown_among_neighbours():
     rng = np.random.default_rng(0)
     rows, of = groups(rng, 40, 480)

@@ -380,6 +380,7 @@ def test_newest_file_of_each_machine_counts(tmp_path):
     assert dates == {"a": "2026-02-01", "b": "2026-01-15"}
 
 
+@pytest.mark.slow
 def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch):
     (tmp_path / "2026-11-28").mkdir()
     path = tmp_path / "2026-11-28" / "some-cpu-2-threads.json"

@@ -122,6 +122,7 @@ def test_audit_compares_two_folders(folder, audited):
     assert diff["overlap_after_linear_map"] == 1
 
 
+@pytest.mark.slow
 def test_compare_of_a_folder_equals_that_of_its_items(folder, tmp_path):
     labels = ("--labels", folder / "labels.csv", "--label-column", "kind")
     for source, out in ((folder / "model", "a"), (folder / "items.npy", "b")):

@@ -100,7 +100,10 @@ def test_neighbors_reads_models_and_exports(folder, source):
     assert {int(row["neighbor"]) for row in rows} <= set(ids.tolist())
 
 
-@pytest.mark.parametrize("command", ["neighbors", "audit", "compare"])
+@pytest.mark.parametrize(
+    "command",
+    ["neighbors", *(pytest.param(name, marks=pytest.mark.slow) for name in ("audit", "compare"))],
+)
 def test_commands_read_tables_of_vectors(folder, command):
     rows = [{"id": int(one), "text": "no", "a": v.tolist(), "b": v[:2].tolist()}
             for one, v in zip(IDS, ITEMS, strict=True)]  # fmt: skip

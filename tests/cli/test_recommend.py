@@ -54,9 +54,10 @@ def matrix(path):
     ("measure", "model"),
     [
         ("user_item_dot", "model"),
-        ("project_back_users", "model"),
-        ("cosine", "model"),
-        ("cosine", "none"),  # cosines of the columns of the interactions
+        pytest.param("project_back_users", "model", marks=pytest.mark.slow),
+        pytest.param("cosine", "model", marks=pytest.mark.slow),
+        # cosines of the columns of the interactions
+        pytest.param("cosine", "none", marks=pytest.mark.slow),
     ],
 )
 def test_recommend_follows_the_model_without_what_was_seen(folder, measure, model):

@@ -33,7 +33,10 @@ def assert_same(shards, data):
 
 
 @pytest.mark.parametrize("texts", [True, False])
-@pytest.mark.parametrize("duplicates", ["sum", "last", pytest.param("max", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "duplicates",
+    ["sum", *(pytest.param(name, marks=pytest.mark.slow) for name in ("last", "max"))],
+)
 def test_ingest_equals_read_interactions(tmp_path, texts, duplicates):
     path = table(tmp_path, texts=texts)
     shards = ingest_interactions(path, tmp_path / "x", duplicates=duplicates, entries_per_shard=400)

@@ -224,6 +224,7 @@ def test_invalid_utf8_is_ignored_in_columns_not_read(tmp_path):
     assert io.read_interactions(path).X.nnz == 1
 
 
+@pytest.mark.slow
 def test_endless_lines_and_decompression_bombs_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("fastcos.io.streams.LONGEST_LINE", 1 << 19)
     monkeypatch.setattr("fastcos.io.streams.LARGEST_FREE_TEXT", 1 << 20)
@@ -304,6 +305,7 @@ numbers = st.integers(-(10**20), 10**20).map(str)
 cells = st.tuples(st.one_of(ids, numbers), st.one_of(ids, numbers), st.integers(-8, 8))
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(cells, min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_read_interactions_inverts_csv_in_any_row_order(rows, random):

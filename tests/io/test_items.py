@@ -94,6 +94,7 @@ def test_read_labels_counts_rows_without_an_id(movies):
     assert labels.n_unknown == 1
 
 
+@pytest.mark.slow
 def test_movielens_has_2811_rated_films_of_one_genre():
     ratings = io.read_interactions(data("ml-latest-small/ratings.csv.zip"))
     assert ratings.X.shape == (610, 9724)
@@ -138,6 +139,7 @@ def test_anime_tables_are_members_of_one_archive():
     assert not any("," in name for name in genres.classes)
 
 
+@pytest.mark.slow
 def test_online_retail_has_text_ids():
     bought = io.read_interactions(data("online-retail/online_retail_pairs.csv.gz"))
     assert bought.X.shape == (4339, 3665)
@@ -145,6 +147,7 @@ def test_online_retail_has_text_ids():
     assert bought.item_ids.dtype.kind == "U"  # such as 84029E
 
 
+@pytest.mark.slow
 def test_completejourney_has_departments():
     bought = io.read_interactions(data("completejourney/completejourney_pairs.csv.gz"))
     assert bought.X.shape == (2377, 20_902)

@@ -187,6 +187,7 @@ def test_silhouette_of_pairs_equals_scikit_learn():
     assert metrics.silhouette(items, labels).value == pytest.approx(truth, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_silhouette_is_independent_of_blocks():
     # The rows fill more than one block. All copies of a row have the same distances to the other
     # rows.

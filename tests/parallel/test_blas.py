@@ -172,6 +172,7 @@ def test_a_forked_child_does_not_wait_for_the_lock(run_alone):
     run_alone(FORK.format(around="parallel.blas._state.lock", check="assert blas_threads() == {2}"))
 
 
+@pytest.mark.slow
 def test_a_child_keeps_the_limit_of_the_thread_that_forks(run_alone):
     check = "assert blas_threads() == {1}"
     run_alone(FORK.format(around="parallel.one_blas_thread()", check=check))

@@ -62,7 +62,10 @@ def neighbors_of_rows(measure, exclude_self):
     return truth(ROWS, ROWS, K, FORMS[measure], GROUP_OF, GROUP_OF, exclude_self=exclude_self)
 
 
-@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
+@pytest.mark.parametrize(
+    "measure",
+    ["cosine", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dot", "neg_euclidean"))],
+)
 def test_top_k_of_groups_equals_the_oracle(measure):
     of_queries = truth(QUERIES, ROWS, K, FORMS[measure], ASKED, GROUP_OF)
     found = top_k(QUERIES, ROWS, K, measure=measure, groups=TENANTS, query_groups=ASKED_LABELS)

@@ -47,8 +47,10 @@ def assert_same(result, expected):
     "measure",
     [
         "cosine",
-        "neg_euclidean",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("dot", "angular")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("neg_euclidean", "dot", "angular")
+        ),
     ],
 )
 @pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 12])

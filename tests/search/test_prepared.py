@@ -209,6 +209,7 @@ def test_a_wrong_mask_is_refused():
         index.search(ROWS[:1], 5, allowed=np.array([0, 1000]))
 
 
+@pytest.mark.slow
 def test_more_searches_than_an_index_keeps_are_exact():
     index = fastcos.SimilarityIndex().fit(ROWS)
     for _ in range(2):

@@ -180,6 +180,7 @@ with code_cache.sole_process(background.LOCK_NAME) as is_sole:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")
 def test_a_stopped_process_keeps_no_other_from_compiling(empty_cache, monkeypatch):
     variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}
@@ -321,6 +322,7 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
     assert code() == "native code of the wheel, for x86-64-v4"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")
 def test_explanations_name_a_compiling_process_of_another_program(empty_cache, monkeypatch):
     variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}

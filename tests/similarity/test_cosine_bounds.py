@@ -86,6 +86,7 @@ def test_cosine_interval_bounds_a_numerical_minimiser(n):
     assert reached > 0.9 * n
 
 
+@pytest.mark.slow
 def test_intervals_are_nested():
     for rng, x, y, condition in pairs(4, 200, 30):
         inner, outer = cosine_interval(x, y, condition), cosine_interval(x, y, 1.5 * condition)

@@ -81,7 +81,7 @@ def test_dis_sim_local_of_duplicates_is_finite():
     [
         ("csls", oracles.csls, 10),
         pytest.param("local_scaling", oracles.local_scaling, 7, marks=pytest.mark.slow),
-        ("dis_sim_local", oracles.dis_sim_local, 10),
+        pytest.param("dis_sim_local", oracles.dis_sim_local, 10, marks=pytest.mark.slow),
     ],
 )
 def test_clusters_and_hubs_have_the_neighbours_of_the_formula(name, formula, n_neighbors, k):

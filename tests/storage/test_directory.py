@@ -279,6 +279,7 @@ def test_check_replaceable_accepts_empty_or_marked(tmp_path):
     storage.check_replaceable("out", tmp_path, "header.json")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 def test_writers_remove_what_killed_ones_left(tmp_path):
     code = (

@@ -134,7 +134,9 @@ def lack_locks(monkeypatch):
 
 
 @posix
-@pytest.mark.parametrize("break_locks", [refuse_locks, lack_locks])
+@pytest.mark.parametrize(
+    "break_locks", [pytest.param(refuse_locks, marks=pytest.mark.slow), lack_locks]
+)
 def test_writers_without_locks_are_warned_once_and_destroy_nothing(
     tmp_path, monkeypatch, break_locks
 ):

@@ -316,6 +316,7 @@ def test_as_rows_keeps_extreme_values():
     assert validation.as_rows("X", X).tobytes() == X.tobytes()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     hnp.arrays(
