@@ -31,6 +31,7 @@ def by_name(rows):
     return {row.name: row for row in rows}
 
 
+@pytest.mark.slow
 def test_labels_of_two_rows_among_many_are_audited():
     rng = np.random.default_rng(0)
     # The audit draws 1,000 of the 3,000 items, and no two of the drawn items share a label.
@@ -84,6 +85,7 @@ def test_robustness_bounds_descend_and_are_ordered():
     assert report.robustness[0].certified > 0.5 > report.robustness[-1].unbroken
 
 
+@pytest.mark.slow
 def test_invariant_baselines_ignore_a_planted_rescaling():
     _, users, items, _ = model(3, n=200, p=260)
     D = np.array([20.0, 1, 1, 1, 1, 1])

@@ -261,6 +261,7 @@ def test_label_test_lists_the_labels_that_are_recovered_in_a_table():
     assert not section.tables
 
 
+@pytest.mark.slow
 def test_labels_without_signal_are_not_shown_and_not_denied():
     rng = np.random.default_rng(3)
     report = fastcos.audit(rng.standard_normal((300, 8)), labels=rng.integers(0, 3, 300), k=5)
@@ -269,6 +270,7 @@ def test_labels_without_signal_are_not_shown_and_not_denied():
     assert any("Do not rely on the labels" in line for line in report.advice)
 
 
+@pytest.mark.slow
 def test_label_test_leaves_unlabelled_items_in_place():
     rng = np.random.default_rng(4)
     rows, of = groups(rng, 3, 200)

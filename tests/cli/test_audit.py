@@ -123,6 +123,7 @@ def test_page_is_written_beside_the_numbers(audited):
     assert "items.npy" in page
 
 
+@pytest.mark.slow
 def test_fail_under_unchanged_ignores_a_change_of_basis(files, capsys):
     items = np.load(files / "items.npy").astype(np.float64)
     rng = np.random.default_rng(2)

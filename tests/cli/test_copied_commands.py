@@ -105,6 +105,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "kind"), CASES)
 def test_audit_prints_commands_that_keep_the_items(source, kind, capsys):
     ids = OWN_IDS[kind]

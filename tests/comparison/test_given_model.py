@@ -69,6 +69,7 @@ def test_a_given_model_is_judged_by_what_it_has_not_seen(data):
     )
 
 
+@pytest.mark.slow
 def test_the_best_measure_of_items_is_named_apart(data):
     seen, held, items, users = data
     board = fastcos.compare_vectors(

@@ -140,6 +140,7 @@ def test_rank_does_not_recommend_the_luckiest_of_many():
     assert wrong <= 3
 
 
+@pytest.mark.slow
 def test_rank_finds_a_real_lead_and_tests_chance():
     random = np.random.default_rng(2)
     values = random.standard_normal((5, 400))

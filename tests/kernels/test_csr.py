@@ -106,9 +106,10 @@ def test_check_rows_accepts_descents_between_rows():
     )
 
 
-def test_check_rows_equals_a_plain_loop():
+@pytest.mark.parametrize("n_cases", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_check_rows_equals_a_plain_loop(n_cases):
     rng = np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(n_cases):
         n, n_columns = int(rng.integers(1, 600)), int(rng.integers(1, 12))
         odd = rng.random() < 0.5
         rows = []

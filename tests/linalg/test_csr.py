@@ -32,8 +32,11 @@ def valid():
 
 @pytest.mark.filterwarnings("ignore:Constructing a DIA")
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("kind", ["array", "matrix"])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u1", "i4", "i8", "?"])
+@pytest.mark.parametrize("kind", ["array", pytest.param("matrix", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "dtype",
+    ["f4", "f8", "i8", "?", *(pytest.param(t, marks=pytest.mark.slow) for t in ("i1", "u1", "i4"))],
+)
 def test_as_interactions_converts_every_format_and_type(form, kind, dtype):
     rng = np.random.default_rng(0)
     dense = (rng.integers(0, 4, (6, 8)) * (rng.random((6, 8)) < 0.4)).astype(dtype)

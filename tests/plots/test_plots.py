@@ -63,6 +63,7 @@ def test_panels_of_every_rescaling_begin_with_the_worst(comparison):
     assert len(display.images) == 9
 
 
+@pytest.mark.slow
 def test_panels_have_a_rescaling_without_a_name():
     X, clusters = clustered_interactions()
     own = [*(one.name for one in rescalings()), Rescaling(0.25, -0.5)]

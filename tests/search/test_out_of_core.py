@@ -91,6 +91,7 @@ def test_filters_of_mapped_rows_match_rows_in_memory(rows, on_disk):
     assert_same(with_itself, top_k(rows, k=1, exclude_self=False))
 
 
+@pytest.mark.slow
 def test_float64_and_float16_and_parts_of_a_file(rows, tmp_path):
     for dtype in (np.float64, np.float16):
         np.save(tmp_path / "rows.npy", rows.astype(dtype))

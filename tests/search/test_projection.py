@@ -323,6 +323,7 @@ def test_prefixes_are_made_once(tmp_path, monkeypatch):
         np.testing.assert_array_equal(index.search(Q, k=9).ids, truth)
 
 
+@pytest.mark.slow
 def test_prefixes_are_chosen_for_embeddings_alone():
     def words_of(X):
         items = encoded_rows.encode_rows(X, None, 1, "cosine")

@@ -139,7 +139,10 @@ def test_every_instruction_set_gives_the_same_bits(isa, family, measure):
     assert_same_bits(result.scores, expected.scores)
 
 
-@each_measure
+@pytest.mark.parametrize(
+    "measure",
+    ["cosine", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dot", "neg_euclidean"))],
+)
 def test_threads_blocks_and_batches_give_the_same_bits(measure):
     X = np.concatenate([gaussian(900, 40), near_ties(300, 40)])
     expected = top_k(X, k=15, measure=measure)
