@@ -2,13 +2,13 @@
 
 Threshold. The first threshold tau of a query is an estimate. The kernel computes the largest score
 of each panel in a sample. The r-th largest of these scores becomes tau, where the rank r is a
-setting. The panels in the first half of the sample are scored twice: first only to estimate tau,
-and at the end to collect candidates. In between, the panels in the second half of the sample are
-scored, and their scores raise the estimate of tau. With these panels, the search also begins to
-collect candidates (``candidate_buffers``). At the end of a search, the estimate of tau is compared
-with the k-th best score of the query. If the estimate was higher than the k-th best score, the
-search may have dropped one of the best k rows. The query is then marked and searched again without
-an estimate.
+setting. The first part of the sample is a quarter of its panels, or a half if the sample is small.
+The panels in the first part are scored twice: first only to estimate tau, and at the end to collect
+candidates. In between, the other panels of the sample are scored, and their scores raise the
+estimate of tau. With these panels, the search also begins to collect candidates
+(``candidate_buffers``). At the end of a search, the estimate of tau is compared with the k-th best
+score of the query. If the estimate was higher than the k-th best score, the search may have dropped
+one of the best k rows. The query is then marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Each task writes its proved thresholds to the
@@ -68,9 +68,14 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# Stage 1 of _sweep finds about _HITS_OF_STAGE_1 times as many hits per tile as stage 2, because the
-# thresholds of stage 1 are estimated from only one half of the sample.
-_HITS_OF_STAGE_1 = 2.0
+# Stage 0 of _sweep scores a quarter of the sample if the sample has at least _SAMPLED_PER_RANK
+# times as many panels as the rank of the threshold, and otherwise a half. A quarter of a smaller
+# sample would give such low thresholds that stage 1 would collect too many candidates. With a
+# quarter instead of a half, a search of 1,000 queries among 60,000 x 768 items takes 2 % less time.
+_SAMPLED_PER_RANK = 16
+# Stage 1 finds about this many times as many hits per tile as stage 2, because the thresholds of
+# stage 1 are estimated from only a part of the sample.
+_HITS_AFTER_A_QUARTER, _HITS_AFTER_A_HALF = 2.7, 2.0
 # The panels of a task are divided into 2^_SHARING_SHIFT parts of equal size. Before each part, the
 # task exchanges thresholds with the other tasks.
 _SHARING_SHIFT = 4
@@ -87,14 +92,14 @@ class _Sample(NamedTuple):
         order.
     largest : float32 array (32,)
         A buffer for the largest scores of one panel.
-    is_searched : uint8 array (panels,)
-        The entry of a panel is 1 if stage 1 of the sweep has searched the panel, so that stage 2
-        skips the panel. The entries of the other panels are 0.
+    scored_in : int8 array (panels,)
+        The last stage of the sweep that has scored each panel, or -1. Stage 1 skips the panels of
+        stage 0, and stage 2 skips the panels of stage 1, but not those of stage 0.
     """
 
     best: Any
     largest: Any
-    is_searched: Any
+    scored_in: Any
 
 
 @inlined_kernel
@@ -102,7 +107,7 @@ def _find_hits(stage, p, q, items, block, sample):
     """Write the hits of a tile to block.hits, and return the number of hits.
 
     If the tile belongs to the sample, the largest score of each query is also inserted into
-    sample.best. In stage 0, which covers the first half of the sample, the function lists no hits.
+    sample.best. In stage 0, which only estimates thresholds, the function lists no hits.
     """
     isa, n_hits = items.isa, -1
     if stage > 0:
@@ -125,13 +130,13 @@ def _find_hits(stage, p, q, items, block, sample):
 def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scratch, thresholds):
     """Search a range of panels in three stages; collect the candidates that reach the thresholds.
 
-    Stage 0 scores the panels in the first half of the sample, and adds the largest score of each
-    panel to a ranking. Stage 1 scores the panels in the second half of the sample. It also adds
-    their largest scores to the ranking, and it collects the candidates in these panels. Stage 2
-    collects the candidates in all panels that stage 1 has not searched. A threshold never falls, so
-    a slot that reaches the final threshold also reaches every earlier threshold. Therefore, stage 1
-    has collected every slot in its panels that reaches the final threshold. As a trial, stage 1 of
-    the sweep uses projected codes for the first 32 queries only. If the trial in stage 1 shows that
+    Stage 0 scores the panels in the first part of the sample, and adds the largest score of each
+    panel to a ranking. Stage 1 scores the other panels of the sample. It also adds their largest
+    scores to the ranking, and it collects the candidates in these panels. Stage 2 collects the
+    candidates in all panels that stage 1 has not searched. A threshold never falls, so a slot that
+    reaches the final threshold also reaches every earlier threshold. Therefore, stage 1 has
+    collected every slot in its panels that reaches the final threshold. As a trial, stage 1 of the
+    sweep uses projected codes for the first 32 queries only. If the trial in stage 1 shows that
     projected codes are not too costly, stage 2 uses projected codes for all queries.
     """
     metric_type, sample_stride = items.metric_type, settings.sample_stride
@@ -139,22 +144,25 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
     capacity = candidates.entries.shape[1]
     bits = block.scores.view(np.int32)
     raise_at, share_at = first_panel, first_panel
+    parts, hits_of_stage_1 = 2, _HITS_AFTER_A_HALF
+    if last_panel - first_panel >= _SAMPLED_PER_RANK * settings.sample_rank * sample_stride:
+        parts, hits_of_stage_1 = 4, _HITS_AFTER_A_QUARTER
     for stage in range(0 if sample_stride > 0 else 2, 3):
         first, stride = first_panel, 1
         if stage < 2:
-            first += sample_stride // 2 + stage * sample_stride
-            stride = 2 * sample_stride
+            first += sample_stride // 2
+            stride = sample_stride * (parts if stage == 0 else 1)
         if stage == 2:
-            abandon_costly_projections(_HITS_OF_STAGE_1, items, block)
+            abandon_costly_projections(hits_of_stage_1, items, block)
             if items.projection.words > 0 and not block.projected.uses_full_codes[0]:
                 project_queries(
                     1, block.bound_terms.shape[0], lo, lo + block.n_queries, batch, queries, items,
                     block.packed, block.bound_terms, block.steps, block.projected,
                 )  # fmt: skip
         for p in range(first, last_panel, stride):
-            if sample.is_searched[p - first_panel]:
+            if stage > 0 and sample.scored_in[p - first_panel] == stage - 1:
                 continue
-            sample.is_searched[p - first_panel] = stage == 1
+            sample.scored_in[p - first_panel] = stage
             if stage == 2 and p >= raise_at and items.projection.words > 0:
                 # With a higher threshold, the projected codes drop far more pairs. The k-th best
                 # score rises as more items are searched, so the threshold is raised whenever the
@@ -216,9 +224,9 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     scratch = empty_scratch(k, settings.capacity, items.packed)
     start_tiles(items.isa, items.tile_configuration)
     best = np.empty((block.bound_terms.shape[0], settings.sample_rank, PANEL), np.float32)
-    is_searched = np.empty(n_panels, np.uint8)
-    best[:], is_searched[:] = -NEVER, 0
-    sample = _Sample(best, np.empty(PANEL, np.float32), is_searched)
+    scored_in = np.empty(n_panels, np.int8)
+    best[:], scored_in[:] = -NEVER, -1
+    sample = _Sample(best, np.empty(PANEL, np.float32), scored_in)
     initial_thresholds = np.empty(n, np.float32)
     for i in range(n):
         q, j = i >> 5, i & 31
