@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from .certificates import beats
-from .intervals import copy_row, unit_row, weighted_cosine, weighted_sums
+from .certificates import beats, count_levels
+from .intervals import copy_row, read_unit_row, weighted_cosine, weighted_sums
 from .jit import kernel
 
 # If two cosines differ by more than MARGIN, rounding errors cannot have changed their order.
@@ -122,22 +122,20 @@ def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth
-    d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
+    d, m, k = items.n_columns, neighbors.shape[1], radii.shape[1]
     x, w, units = np.empty(d), np.empty(d), np.empty((m, d))
     for i in range(lo, hi):
-        unit_row(items[rows[i]], norms[rows[i]], x)
+        read_unit_row(items, rows[i], norms[rows[i]], x)
         for r in range(m):
-            unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], units[r])
+            read_unit_row(items, neighbors[i, r], norms[neighbors[i, r]], units[r])
         for r in range(k):
             weights[i, r, :] = 1.0
             if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
                 radii[i, r] = np.nan
                 continue
             radii[i, r] = math.inf
-            safe, lost = (
-                np.searchsorted(levels, attacks.certified[i, r], "right") - 1,
-                len(levels) - 1,
-            )
+            safe = count_levels(levels, attacks.certified[i, r], True) - 1
+            lost = len(levels) - 1
             if lost <= safe:
                 continue
             K = levels[lost] ** 2

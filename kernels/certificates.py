@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from .intervals import fisher_z, highest_cosine, unit_row, weighted_cosine
+from .intervals import fisher_z, highest_cosine, read_unit_row, weighted_cosine
 from .jit import kernel
 from .select import sort_best_first
 
@@ -202,6 +202,23 @@ def beats(x, y, m, K, depth, w):
 
 
 @kernel
+def count_levels(levels, limit, with_limit):
+    """Return the number of levels below `limit`; with_limit=True includes a level equal to it.
+
+    `levels` is in ascending order. The function is used instead of np.searchsorted, which Numba
+    compiles for half a second in each kernel.
+    """
+    low, high = 0, levels.shape[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if levels[middle] < limit or (with_limit and levels[middle] == limit):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
 def certified_level(x, y, m, bound, radius, levels, depth, w):
     """Certify neighbour y against competitor m; return the largest condition that is certified.
 
@@ -213,9 +230,9 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
-    safe = np.searchsorted(levels, bound, "right") - 1
+    safe = count_levels(levels, bound, True) - 1
     first = safe
-    lost = np.searchsorted(levels, radius)
+    lost = count_levels(levels, radius, False)
     while lost - safe > 1:
         middle = (safe + lost) >> 1
         if beats(x, y, m, levels[middle] * levels[middle], depth, w) > 0:
@@ -263,12 +280,12 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
     per row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
-    d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
+    d, m, k = items.n_columns, neighbors.shape[1], radii.shape[1]
     x, y = np.empty(d), np.empty(d)
     for i in range(lo, hi):
-        unit_row(items[rows[i]], norms[rows[i]], x)
+        read_unit_row(items, rows[i], norms[rows[i]], x)
         for r in range(m):
-            unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], y)
+            read_unit_row(items, neighbors[i, r], norms[neighbors[i, r]], y)
             z[i, r] = fisher_z(x, y)
         for r in range(k):
             if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
@@ -295,13 +312,13 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth
-    d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
+    d, m, k = items.n_columns, neighbors.shape[1], radii.shape[1]
     x, w, z, units = np.empty(d), np.empty(d), np.empty(m), np.empty((m, d))
     for i in range(lo, hi):
-        unit_row(items[rows[i]], norms[rows[i]], x)
+        read_unit_row(items, rows[i], norms[rows[i]], x)
         for r in range(m):
             if r < k or r >= first:
-                unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], units[r])
+                read_unit_row(items, neighbors[i, r], norms[neighbors[i, r]], units[r])
                 z[r] = fisher_z(x, units[r])
         truncated[i] = 0
         for r in range(k):

@@ -12,6 +12,7 @@ import numpy as np
 
 from .jit import kernel
 from .select import sort_best_first
+from .simd.row_products import scale_row
 
 # If the squared distance of two unit vectors in d dimensions is at most d * COLLINEAR, the vectors
 # differ only by rounding errors. The rounding error of each entry is at most 4 epsilon.
@@ -24,6 +25,12 @@ def unit_row(row, norm, unit):
     scale = 1.0 / norm if norm > 0.0 else 0.0
     for j in range(row.shape[0]):
         unit[j] = row[j] * scale
+
+
+@kernel
+def read_unit_row(rows, i, norm, unit):
+    """Write row i of a Rows to `unit` (d,) float64, divided by its norm, or zeros if it is 0."""
+    scale_row(rows, i, 1.0 / norm if norm > 0.0 else 0.0, 0.0, unit[:0], unit)
 
 
 @kernel
@@ -315,17 +322,17 @@ def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
     the part. The kernel takes O(d) time per edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
-    d = items.shape[1]
+    d = items.n_columns
     x, y, contributions = np.empty(d), np.empty(d), np.empty(d)
     for part in range(lo, hi):
         totals[part, :] = 0.0
         for i in range(first_of[part], first_of[part + 1]):
-            unit_row(items[rows[i]], norms[rows[i]], x)
+            read_unit_row(items, rows[i], norms[rows[i]], x)
             for r in range(neighbors.shape[1]):
                 if norms[rows[i]] == 0.0 or norms[neighbors[i, r]] == 0.0:
                     indices[i, r] = np.nan
                     continue
-                unit_row(items[neighbors[i, r]], norms[neighbors[i, r]], y)
+                read_unit_row(items, neighbors[i, r], norms[neighbors[i, r]], y)
                 indices[i, r] = total_variation_index(x, y, contributions)
                 for j in range(d):
                     totals[part, j] += abs(contributions[j])

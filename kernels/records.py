@@ -697,8 +697,8 @@ class BitViews(NamedTuple):
 class SampledRows(NamedTuple):
     """All items, and the row numbers of the items in a sample.
 
-    `items` has the shape (p, d), and `norms` (p,) holds the norms of all items. `rows` (n,) holds
-    the row numbers of the items in the sample.
+    `items` is a Rows (p, d), and `norms` (p,) holds the norms of all items. `rows` (n,) holds the
+    row numbers of the items in the sample.
     """
 
     items: Any

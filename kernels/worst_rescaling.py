@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .attacks import MARGIN
+from .intervals import copy_row
 from .jit import kernel, relaxed_kernel
 
 # Two float32 cosines that differ by less than this margin count as equal, because rounding errors
@@ -127,7 +128,8 @@ def climb(lo, hi, units, lists, search, weights, counts):
     scores = np.empty(m, np.float32)
     w, target = np.empty((2, d), np.float32)
     for s in range(lo, hi):
-        w[:], K, list_lengths = weights[s], ends[s], lengths[s]
+        K, list_lengths = ends[s], lengths[s]
+        copy_row(weights[s], w)
         squares[:] = 0.0
         products[:] = 0.0
         for j in range(d):
@@ -157,10 +159,10 @@ def climb(lo, hi, units, lists, search, weights, counts):
                 place, n_evaluations = (place + 1) % d, n_evaluations + 1
             if lost >= best_count:
                 best_count = lost
-                weights[s] = w
+                copy_row(w, weights[s])
             if n_evaluations >= n_counts:
                 break
-            target[:] = weights[s]
+            copy_row(weights[s], target)
             for j in perturbations[s, sweep]:
                 target[j] = K if target[j] == one else one
             for j in range(d):

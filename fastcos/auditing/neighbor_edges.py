@@ -49,7 +49,7 @@ class ItemRows(NamedTuple):
     @property
     def arrays(self) -> Any:
         """The items, their norms and the row numbers, as the record that is passed to kernels."""
-        return records.SampledRows(self.items, self.norms, self.rows)
+        return records.SampledRows(records.rows_of(self.items), self.norms, self.rows)
 
     def subset(self, rows: Integers) -> "ItemRows":
         """Return the same items with another subset of rows."""

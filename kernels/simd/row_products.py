@@ -313,7 +313,8 @@ def scale_row(typingctx, rows, row, factor, coefficient, shift, out):
     """Set out[j] to factor * x[j] - coefficient * shift[j], where x is a row of a Rows.
 
     `shift` (d,) is float64; if it is empty, nothing is subtracted. The entries are computed in
-    float64, and are rounded once when they are written to `out` (>= d,) float32.
+    float64. If `out` (>= d,) is float32, they are rounded once when they are written to `out`; it
+    may also be float64.
     """
 
     def emit_body(builder, arguments):
@@ -334,7 +335,8 @@ def scale_row(typingctx, rows, row, factor, coefficient, shift, out):
                 value = scaled(factor, emit_float(builder, read(row), dtype, F64))
                 if has_shift:
                     value = builder.fsub(value, scaled(coefficient, read(shift)))
-                value = builder.fptrunc(value, ir.VectorType(F32, lanes))
+                if element_type(target) == F32:
+                    value = builder.fptrunc(value, ir.VectorType(F32, lanes))
                 store(builder, value, builder.gep(target, [at]))
                 return []
 
@@ -369,7 +371,8 @@ def scale_row(typingctx, rows, row, factor, coefficient, shift, out):
             shift.nitems,
             target,
         ]
-        _call(builder, "fastcos_scale_row", ir.VoidType(), inputs, emit_body)
+        name = f"fastcos_scale_row_to_{signature.args[5].dtype}"
+        _call(builder, name, ir.VoidType(), inputs, emit_body)
         return context.get_dummy_value()
 
     return types.void(rows, row, factor, coefficient, shift, out), codegen

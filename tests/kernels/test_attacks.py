@@ -108,7 +108,7 @@ def test_attacked_radii_are_levels_with_counterexamples():
     certified = np.ones((40, k))
     certified[12] = 1.2
     attacks.attacked_radii(
-        10, 20, records.SampledRows(*frozen(items, norms, np.arange(40))),
+        10, 20, records.SampledRows(records.rows_of(items), *frozen(norms, np.arange(40))),
         *frozen(np.ascontiguousarray(neighbors)), records.Attacks(1, *frozen(certified, levels), 6),
         radii, weights,
     )  # fmt: skip

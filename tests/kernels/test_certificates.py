@@ -39,6 +39,16 @@ def test_ratio_range_equals_brute_force():
 
 
 @compiled_alone
+def test_count_levels_equals_searchsorted():
+    levels = np.array([1.0, 1.5, 1.5, 2.0, 8.0])
+    for limit in (0.5, 1.0, 1.2, 1.5, 1.7, 2.0, 8.0, 9.0, np.inf):
+        assert certificates.count_levels(levels, limit, False) == np.searchsorted(levels, limit)
+        assert certificates.count_levels(levels, limit, True) == np.searchsorted(
+            levels, limit, "right"
+        )
+
+
+@compiled_alone
 def test_best_multiplier_solves_the_linear_programme():
     for rng, x, y, m, K in triples(2, 150):
         d = len(x)
@@ -145,7 +155,7 @@ def test_rows_kernels_fill_their_rows_only():
     scores = items @ items.T / np.outer(norms, norms)
     np.fill_diagonal(scores, -2)
     neighbors = np.argsort(-scores, axis=1)[:, :9]
-    sample = records.SampledRows(*frozen(items, norms, np.arange(30)))
+    sample = records.SampledRows(records.rows_of(items), *frozen(norms, np.arange(30)))
     neighbors, levels = frozen(np.ascontiguousarray(neighbors), np.array([1.1, 1.5, 2.0]))
     z, radii = np.full((30, 9), -7.0), np.full((30, 3), -7.0)
     certificates.linear_radii(10, 20, sample, neighbors, z, radii)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fastcos.kernels import intervals, records
+from fastcos.parallel import memmap
 from tests.kernels.inputs import frozen
 from tests.oracles.audit import cosine, cosines_at, vertices
 
@@ -58,6 +59,18 @@ def test_pair_indices_sum_contributions():
     assert indices[6] == 0
 
 
+@pytest.mark.slow  # compiled for this test alone; the audit reads float32 and float64 rows by it
+@pytest.mark.parametrize("number_type", [np.float64, np.float32, np.float16, np.int8])
+def test_read_unit_row_divides_by_the_norm(number_type):
+    numbers = (3 * pairs(4, 3, 19)[1]).astype(number_type)
+    rows = records.rows_of(memmap.as_bits(numbers))
+    unit = np.full(19, -7.0)
+    intervals.read_unit_row(rows, 1, 2.0, unit)
+    np.testing.assert_array_equal(unit, numbers[1].astype(np.float64) / 2.0)
+    intervals.read_unit_row(rows, 1, 0.0, unit)
+    np.testing.assert_array_equal(unit, np.zeros(19))
+
+
 def test_edge_indices_totals_sum_over_parts():
     rng, items, _ = pairs(3, 25, 4)
     items[5] = 0
@@ -65,7 +78,7 @@ def test_edge_indices_totals_sum_over_parts():
     neighbors = np.array([rng.choice(np.delete(np.arange(25), row), 3, False) for row in rows])
     first_of = np.array([0, 4, 9, 13])
     indices, totals = np.full((13, 3), -7.0), np.full((3, 4), -7.0)
-    sample = records.SampledRows(*frozen(items, norms(items), rows))
+    sample = records.SampledRows(records.rows_of(items), *frozen(norms(items), rows))
     intervals.edge_indices(1, 3, sample, *frozen(neighbors, first_of), indices, totals)
     assert (indices[:4] == -7).all()
     assert (totals[0] == -7).all()
