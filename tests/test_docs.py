@@ -65,9 +65,8 @@ REFERENCE = "".join(
 )
 
 
-# These pages compile kernels that no other default test needs: certificates for float32 and float64
-# rows, searches of float32 rows for float64 queries, the training of CosineMF, and matrices with
-# 64-bit indices.
+# These pages compile kernels that no other default test needs, such as searches of float32 rows for
+# float64 queries, the training of CosineMF, and matrices with 64-bit indices.
 LONG_PAGES = {
     ROOT / "docs" / page
     for page in (
