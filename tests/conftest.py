@@ -14,8 +14,9 @@ import pytest
 # busy cores, tests/linalg/test_svd.py took 436 s with these threads; without them, it takes 40 s.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Garbage is collected less often, because thousands of tests create many objects.
-gc.set_threshold(50_000)
+# Garbage is collected less often, because thousands of tests and the compiler of Numba create many
+# objects. With a threshold of 50,000, each test process spent 3 s in collections.
+gc.set_threshold(500_000)
 # A shell without job control starts background jobs with SIGINT ignored, and the children of these
 # jobs inherit this setting.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,6 +58,10 @@ def pytest_collection():
     finally:
         gc.freeze()  # Garbage collections then skip the objects of all collected tests.
         gc.enable()
+
+
+def pytest_sessionfinish():
+    gc.freeze()  # pytest and Python collect garbage at their end, which took 3 s without this line
 
 
 def pytest_collection_modifyitems(config, items):
