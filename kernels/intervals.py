@@ -29,7 +29,10 @@ def unit_row(row, norm, unit):
 
 @kernel
 def read_unit_row(rows, i, norm, unit):
-    """Write row i of a Rows to `unit` (d,) float64, divided by its norm, or zeros if it is 0."""
+    """Divide row i of a Rows by its norm, and write it to `unit` (d,) float64.
+
+    If the norm is 0, `unit` becomes zero.
+    """
     scale_row(rows, i, 1.0 / norm if norm > 0.0 else 0.0, 0.0, unit[:0], unit)
 
 

@@ -144,6 +144,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
     capacity = candidates.entries.shape[1]
     bits = block.scores.view(np.int32)
     raise_at, share_at = first_panel, first_panel
+    # Stage 0 scores one of `parts` consecutive panels of the sample, which is a half or a quarter.
     parts, hits_of_stage_1 = 2, _HITS_AFTER_A_HALF
     if last_panel - first_panel >= _SAMPLED_PER_RANK * settings.sample_rank * sample_stride:
         parts, hits_of_stage_1 = 4, _HITS_AFTER_A_QUARTER

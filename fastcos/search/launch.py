@@ -41,9 +41,10 @@ class Launch:
     Attributes
     ----------
     kernel : callable
-        For one query, the kernel is usually ``few_queries.search_few_queries``. It is
-        ``projected_queries.search_few_by_projection`` if a projection makes the search faster. For
-        more queries, or if the rows are packed as float32, it is ``tile_top_k.search_grid``.
+        ``few_queries.search_few_queries`` usually searches for one query. If a projection makes the
+        search faster, the kernel is ``projected_queries.search_few_by_projection``. If the rows are
+        packed as float32, or if comparing the queries as a block is faster than comparing them one
+        by one, the kernel is ``tile_top_k.search_grid``.
     packed : PackedItems
         The packed rows that the kernel reads.
     settings : FewQuerySettings, ProjectedSettings or BlockSettings of kernels.records

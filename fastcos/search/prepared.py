@@ -116,7 +116,8 @@ class PreparedSearches:
         query_rows = queries if queries.ndim == 2 else queries[np.newaxis]
         rankings = []
         for launch, segment in launches:
-            if launch.packed is not segment.packed:  # reading segment.packed packs nothing here
+            # The rows of the segment have been packed before, so segment.packed is only looked up.
+            if launch.packed is not segment.packed:
                 # A projection has been added to the part, and the packed rows of the part have been
                 # replaced. The stored launches still refer to the old packed rows, so they are
                 # deleted.
