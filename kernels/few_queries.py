@@ -48,14 +48,15 @@ that the slots that are not scored cannot be among the best. Second, every score
 computed in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
 (``select``).
 
-To understand a search, read this file, ``query_encoding.scaled_queries`` and the proof at the top
-of ``candidate_filter``. Also read the definitions of Items and Queries in ``records``, and the
-definitions of the statistics and the bound terms in ``simd.panel``. For each of the other functions
-that this file calls, the first line of the docstring is enough. ``items_at`` and ``scaled_queries``
-build records, ``encode_query`` quantises one row, ``score_pairs`` computes float64 scores, and the
-functions of ``select`` partition and sort short lists. Each function of ``simd`` contains the
-vector instructions of one operation. The docstring of ``fastcos.search`` describes one search as an
-example, with the number of panels and products of each step.
+To understand a search, read this file, ``query_encoding.with_norms_and_scaling`` and the proof at
+the top of ``candidate_filter``. Also read the definitions of Items and Queries in ``records``, and
+the definitions of the statistics and the bound terms in ``simd.panel``. For each of the other
+functions that this file calls, the first line of the docstring is enough. ``items_at`` and
+``with_norms_and_scaling`` build records, ``encode_query`` quantises one row, ``score_pairs``
+computes float64 scores, and the functions of ``select`` partition and sort short lists. Each
+function of ``simd`` contains the vector instructions of one operation. The docstring of
+``fastcos.search`` describes one search as an example, with the number of panels and products of
+each step.
 
 For items that have a projection, ``projected_queries`` takes the same steps as this kernel, except
 that its step 3 skips the full codes of most slots.
@@ -76,7 +77,7 @@ from .candidate_filter import (
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import LANES, padded_width
 from .pair_scores import score_pairs
-from .query_encoding import are_ordinary, encode_query, scaled_queries
+from .query_encoding import are_ordinary, encode_query, with_norms_and_scaling
 from .records import items_at, query_rows_of
 from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import list_reaching
@@ -168,7 +169,9 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores,
     """
     task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
-    queries = scaled_queries(query_rows_of(query_rows, items), filters, addresses, items.shift)
+    queries = with_norms_and_scaling(
+        query_rows_of(query_rows, items), filters, addresses, items.shift
+    )
     if settings.must_check and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return

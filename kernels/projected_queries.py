@@ -31,7 +31,7 @@ from .few_queries import (
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
-from .query_encoding import are_ordinary, scaled_queries
+from .query_encoding import are_ordinary, with_norms_and_scaling
 from .records import items_at, query_rows_of
 from .simd.hits import list_panel_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
@@ -89,7 +89,9 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
     """
     task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
-    queries = scaled_queries(query_rows_of(query_rows, items), filters, addresses, items.shift)
+    queries = with_norms_and_scaling(
+        query_rows_of(query_rows, items), filters, addresses, items.shift
+    )
     if settings.must_check and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return

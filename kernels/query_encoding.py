@@ -73,7 +73,7 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 
 
 @kernel
-def scaled_queries(rows, filters, addresses, shift):
+def with_norms_and_scaling(rows, filters, addresses, shift):
     """Compute the norms and the scaling of the queries `rows` (n, d); return a Queries record.
 
     `rows` is a Rows, and `filters` is a QueryFilters, whose arrays may be empty. `addresses` is the

@@ -62,7 +62,7 @@ from .query_blocks import (
     rank_maxima,
     score_tile,
 )
-from .query_encoding import are_ordinary, scaled_queries
+from .query_encoding import are_ordinary, with_norms_and_scaling
 from .records import PanelSettings, SearchResults, items_at
 from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import end_tiles, start_tiles
@@ -299,7 +299,7 @@ def _search_whole_block(
     allocates as much memory as search_block, and 72 bytes more for each of the n queries.
     """
     n = queries.rows.data.shape[0]
-    queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)
+    queries = with_norms_and_scaling(queries.rows, queries.filters, addresses, items.shift)
     if settings.must_check and not are_ordinary(queries.norms):
         rows[first, 0] = STATUS_NOT_ORDINARY
         return
