@@ -78,7 +78,7 @@ from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import LANES, padded_width
 from .pair_scores import score_pairs
 from .query_encoding import are_ordinary, encode_query, with_norms_and_scaling
-from .records import items_at, query_rows_of
+from .records import items_at, rows_of_query_bytes
 from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import list_reaching
 from .simd.instruction_sets import has_tile_registers
@@ -155,10 +155,10 @@ class Buffers(NamedTuple):
 
 
 @kernel
-def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores, rows):
+def search_few_queries(lo, hi, addresses, query_bytes, filters, settings, scores, rows):
     """Find the best k rows of panels lo to hi for each query.
 
-    `addresses` is an ItemAddresses, `query_rows` holds the bytes of at most 32 queries (see
+    `addresses` is an ItemAddresses, `query_bytes` holds the bytes of at most 32 queries (see
     ``records.bytes_of``), `filters` is a QueryFilters, and `settings` is a FewQuerySettings. The
     number of the task is lo // settings.panels_per_range. The results of the task are written to
     scores[task] and rows[task], padded with -inf and -1. The arrays `scores` and `rows` have the
@@ -167,10 +167,10 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores,
     searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
     query.
     """
-    task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
+    task, n, k = lo // settings.panels_per_range, query_bytes.shape[0], rows.shape[2]
     items = items_at(addresses)
     queries = with_norms_and_scaling(
-        query_rows_of(query_rows, items), filters, addresses, items.shift
+        rows_of_query_bytes(query_bytes, items), filters, addresses, items.shift
     )
     if settings.must_check and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY

@@ -32,7 +32,7 @@ from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
 from .query_encoding import are_ordinary, with_norms_and_scaling
-from .records import items_at, query_rows_of
+from .records import items_at, rows_of_query_bytes
 from .simd.hits import list_panel_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.panel import PANEL, THRESHOLD
@@ -82,15 +82,15 @@ def project_few_queries(queries, items, codes):
 
 
 @kernel
-def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, scores, rows):
+def search_few_by_projection(lo, hi, addresses, query_bytes, filters, settings, scores, rows):
     """Find the best k rows like ``search_few_queries``, but among items with a projection.
 
     The argument `settings` is a ProjectedSettings.
     """
-    task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
+    task, n, k = lo // settings.panels_per_range, query_bytes.shape[0], rows.shape[2]
     items = items_at(addresses)
     queries = with_norms_and_scaling(
-        query_rows_of(query_rows, items), filters, addresses, items.shift
+        rows_of_query_bytes(query_bytes, items), filters, addresses, items.shift
     )
     if settings.must_check and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY

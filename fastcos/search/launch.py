@@ -90,20 +90,20 @@ class Launch:
         None.
         """
         packed, n_ranges = self.packed, self.grid.n_ranges
-        query_rows = match_row_type(queries, packed.rows.dtype)
+        queries = match_row_type(queries, packed.rows.dtype)
         shape = n_ranges, len(queries), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, _INT64)
         if self.kernel is tile_top_k.search_grid:
             arguments: tuple[Any, ...] = (
                 packed.addresses,
                 records.Queries(
-                    records.rows_of(query_rows), _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters
+                    records.rows_of(queries), _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters
                 ),
                 _NO_NUMBERS, self.settings,
                 records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED),
             )  # fmt: skip
         else:
-            query_bytes = records.bytes_of(query_rows)
+            query_bytes = records.bytes_of(queries)
             arguments = (
                 packed.addresses, query_bytes, self.filters, self.settings, scores, row_numbers
             )  # fmt: skip

@@ -113,7 +113,7 @@ class PreparedSearches:
             launches = self._find_or_plan(queries.shape, queries.dtype, k, options, allowed)
         if launches is _NOT_PREPARABLE:
             return None
-        query_rows = queries if queries.ndim == 2 else queries[np.newaxis]
+        query_matrix = queries if queries.ndim == 2 else queries[np.newaxis]
         rankings = []
         for launch, segment in launches:
             # The rows of the segment have been packed before, so segment.packed is only looked up.
@@ -123,7 +123,7 @@ class PreparedSearches:
                 # deleted.
                 self._launches.clear()
                 return self.search(queries, k, n_threads, allowed)
-            ranking = launch.run(query_rows)
+            ranking = launch.run(query_matrix)
             if ranking is None:  # the norm of a query is NaN, tiny or huge
                 return None
             rankings.append(ranking)
@@ -137,7 +137,7 @@ class PreparedSearches:
             ids = ids_at(self._parts, positions)
         if self._scores_are_cosines:
             return IndexNeighbors(positions, raw_scores.astype(np.float32), ids)
-        scores = rounded_scores(self._measure.to_score(raw_scores, query_rows))
+        scores = rounded_scores(self._measure.to_score(raw_scores, query_matrix))
         return IndexNeighbors(positions, scores, ids)
 
     def _merge(self, rankings: list[Ranking], k: int) -> Ranking:
