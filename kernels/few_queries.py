@@ -162,7 +162,7 @@ def search_few_queries(lo, hi, addresses, query_bytes, filters, settings, scores
     ``records.bytes_of``), `filters` is a QueryFilters, and `settings` is a FewQuerySettings. The
     number of the task is lo // settings.panels_per_range. The results of the task are written to
     scores[task] and rows[task], padded with -inf and -1. The arrays `scores` and `rows` have the
-    shape (tasks, n, k). If settings.must_check is true and the norm of a query is not ordinary
+    shape (tasks, n, k). If settings.check_norms is true and the norm of a query is not ordinary
     (``query_encoding.are_ordinary``), rows[task, 0, 0] becomes STATUS_NOT_ORDINARY and nothing is
     searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
     query.
@@ -172,7 +172,7 @@ def search_few_queries(lo, hi, addresses, query_bytes, filters, settings, scores
     queries = with_norms_and_scaling(
         rows_of_query_bytes(query_bytes, items), filters, addresses, items.shift
     )
-    if settings.must_check and not are_ordinary(queries.norms):
+    if settings.check_norms and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return
     codes = encode_queries(queries, items)

@@ -92,7 +92,7 @@ def search_few_by_projection(lo, hi, addresses, query_bytes, filters, settings, 
     queries = with_norms_and_scaling(
         rows_of_query_bytes(query_bytes, items), filters, addresses, items.shift
     )
-    if settings.must_check and not are_ordinary(queries.norms):
+    if settings.check_norms and not are_ordinary(queries.norms):
         rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return
     codes = encode_queries(queries, items)

@@ -449,7 +449,7 @@ class FewQuerySettings(NamedTuple):
         panel, and scores the slots that reach the r-th largest estimate.
     panels_per_range : int
         The number of panels that a task searches.
-    must_check : bool
+    check_norms : bool
         Whether the kernel must check that the norms of the queries are ordinary (see
         ``query_encoding.are_ordinary``). The kernel must check the norms if no caller has checked
         them.
@@ -457,7 +457,7 @@ class FewQuerySettings(NamedTuple):
 
     first_rank: Any
     panels_per_range: Any
-    must_check: Any
+    check_norms: Any
 
 
 class ProjectedSettings(NamedTuple):
@@ -465,7 +465,7 @@ class ProjectedSettings(NamedTuple):
 
     Attributes
     ----------
-    first_rank, panels_per_range, must_check : as in FewQuerySettings
+    first_rank, panels_per_range, check_norms : as in FewQuerySettings
         The fields of FewQuerySettings.
     sample_stride, sample_rank : int
         Every sample_stride-th panel belongs to a sample, where `sample_stride` is at least 2. The
@@ -475,7 +475,7 @@ class ProjectedSettings(NamedTuple):
 
     first_rank: Any
     panels_per_range: Any
-    must_check: Any
+    check_norms: Any
     sample_stride: Any
     sample_rank: Any
 
@@ -496,7 +496,7 @@ class BlockSettings(NamedTuple):
         Whether each task performs a whole search. Like the kernels for few queries, such a task
         computes the final results of a block of queries in a range of panels. A kernel that
         performs a whole search does not read the argument `batch`.
-    must_check : bool
+    check_norms : bool
         Whether the kernel must check that the norms of the queries are ordinary (see
         ``query_encoding.are_ordinary``). The kernel must check the norms if no other code has
         checked them. This setting concerns only kernels that perform a whole search.
@@ -510,7 +510,7 @@ class BlockSettings(NamedTuple):
     sample_rank: Any
     use_projection: Any
     is_whole_search: Any
-    must_check: Any
+    check_norms: Any
 
 
 class PanelSettings(NamedTuple):

@@ -294,13 +294,13 @@ def _search_whole_block(
     thresholds. If the estimate of a query was too high, the kernel searches this query again. For
     33 queries among 1,000 rows of 64 columns, computing norms and scaling in Python would take
     longer than the search. The results are written to positions `first` to `last` of `scores` (n,
-    k) and `rows` (n, k). If settings.must_check is true and the norm of any of the n queries is not
-    ordinary, rows[first, 0] becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel
+    k) and `rows` (n, k). If settings.check_norms is true and the norm of any of the n queries is
+    not ordinary, rows[first, 0] becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel
     allocates as much memory as search_block, and 72 bytes more for each of the n queries.
     """
     n = queries.rows.data.shape[0]
     queries = with_norms_and_scaling(queries.rows, queries.filters, addresses, items.shift)
-    if settings.must_check and not are_ordinary(queries.norms):
+    if settings.check_norms and not are_ordinary(queries.norms):
         rows[first, 0] = STATUS_NOT_ORDINARY
         return
     thresholds, unproved = np.empty(n, np.float32), np.empty(n, np.float32)

@@ -64,7 +64,7 @@ def compile_searches() -> None:
         )
         query_rows = items.take(slice(1)).rows
         filters = kernel_records.NO_FILTERS
-        launch_of(plan, projected_items, filters, 10, must_check=False).run(query_rows)
+        launch_of(plan, projected_items, filters, 10, check_norms=False).run(query_rows)
     readiness.leave_mark()
 
 

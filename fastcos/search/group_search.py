@@ -255,7 +255,7 @@ def _search_panels(
                         queries_per_block, n_panels, 1,
                         min(group_plan.capacity, n_panels * PANEL + 1),
                         sample.stride, sample.rank, use_projection=False, is_whole_search=False,
-                        must_check=False,
+                        check_norms=False,
                     ),
                     outputs,
                 )  # fmt: skip

@@ -85,7 +85,7 @@ class Launch:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
 
         The queries must be rows in C order. The kernel computes their norms. If the launch was made
-        with ``must_check``, the kernel also checks the norms. If a norm is zero, not finite or far
+        with ``check_norms``, the kernel also checks the norms. If a norm is zero, not finite or far
         from 1, the kernel writes a status in place of the first row number, and the method returns
         None.
         """
@@ -126,29 +126,29 @@ class Launch:
 
 
 def launch_of(
-    plan: SearchPlan, packed: PackedItems, filters: Any, k: int, *, must_check: bool
+    plan: SearchPlan, packed: PackedItems, filters: Any, k: int, *, check_norms: bool
 ) -> Launch:
     """Return the launch of a plan whose ``launch_is_whole_search`` is True.
 
-    If the queries are not validated before the launch, ``must_check`` must be True. The kernel then
-    checks the norms of the queries.
+    With ``check_norms``, the kernel checks the norms of the queries. ``check_norms`` must be True if
+    the queries are not validated before the launch.
     """
     grid, sample, settings = plan.grid, plan.sample, None
     n_units, units_per_task = packed.n_panels, grid.panels_per_range
     if plan.kernel == "few_queries":
         kernel = few_queries.search_few_queries
-        settings = records.FewQuerySettings(plan.first_rank, grid.panels_per_range, must_check)
+        settings = records.FewQuerySettings(plan.first_rank, grid.panels_per_range, check_norms)
     elif plan.kernel == "projected_queries":
         kernel = projected_queries.search_few_by_projection
         settings = records.ProjectedSettings(
-            plan.first_rank, grid.panels_per_range, must_check, sample.stride, sample.rank
+            plan.first_rank, grid.panels_per_range, check_norms, sample.stride, sample.rank
         )
     else:
         kernel = tile_top_k.search_grid
         settings = records.BlockSettings(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, plan.capacity,
             sample.stride, sample.rank, plan.use_projection, is_whole_search=True,
-            must_check=must_check,
+            check_norms=check_norms,
         )  # fmt: skip
         n_units, units_per_task = grid.n_query_blocks * grid.n_ranges, 1
     blocks = None if grid.is_one_task else parallel.row_blocks(n_units, units_per_task)

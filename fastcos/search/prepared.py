@@ -238,7 +238,7 @@ class PreparedSearches:
             filters = kernel_records.NO_FILTERS
             if allowed_rows is not None:
                 filters = kernel_records.masked(allowed_rows.mask)
-            launches.append((launch_of(plan, packed, filters, k, must_check=True), segment))
+            launches.append((launch_of(plan, packed, filters, k, check_norms=True), segment))
         return tuple(launches)
 
 

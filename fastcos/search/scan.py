@@ -239,7 +239,7 @@ def _packed(
     packed, exclusions, allowed = segment.packed, request.exclusions, request.allowed
     if plan.launch_is_whole_search:
         filters = kernel_filters(exclusions, allowed)
-        launch = launch_of(plan, packed, filters, request.k, must_check=False)
+        launch = launch_of(plan, packed, filters, request.k, check_norms=False)
         # The queries are validated, so the kernel does not check their norms.
         return cast(Ranking, launch.run(queries.rows, options.progress))
     return _scan_query_blocks(plan, packed, queries, request, options)
@@ -334,7 +334,7 @@ def _scan_query_blocks(
         unproved = np.full((grid.n_ranges, n), _NO_THRESHOLD)
         settings = records.BlockSettings(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, capacity, sample.stride,
-            sample.rank, plan.use_projection, is_whole_search=False, must_check=False,
+            sample.rank, plan.use_projection, is_whole_search=False, check_norms=False,
         )  # fmt: skip
         results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
         arguments = (packed.addresses, scaled_queries, unfinished, settings, results)

@@ -39,7 +39,7 @@ def searching(made, packed, k):
     The queries are read-only, as in every search, because Numba compiles the kernels anew for
     arrays that may be written.
     """
-    launch = launch_of(made, packed, kernel_records.NO_FILTERS, k, must_check=False)
+    launch = launch_of(made, packed, kernel_records.NO_FILTERS, k, check_norms=False)
     return lambda queries: launch.run(validation.read_only(queries))[0]
 
 
