@@ -72,7 +72,7 @@ from fastcos.search.task_grid import (
 from fastcos.validation import Integers
 
 Method = Literal["numpy", "score_all", "unpacked", "packed", "distinct", "repack"]
-Kernel = Literal["few_queries", "projected_queries", "few_blocks", "query_blocks", "self_join"]
+KernelName = Literal["few_queries", "projected_queries", "few_blocks", "query_blocks", "self_join"]
 Fact = Literal["distinct_rows", "moderate_norms"]
 
 
@@ -211,7 +211,7 @@ class SearchPlan:
 
     method: Method
     needs: Fact | None = None
-    kernel: Kernel | None = None
+    kernel: KernelName | None = None
     layout: TileLayout | None = None
     grid: TaskGrid = ONE_TASK
     first_rank: int = 0
@@ -334,7 +334,7 @@ class CandidatePlan:
         Whether the kernel multiplies projected codes first.
     """
 
-    kernel: Kernel | None
+    kernel: KernelName | None
     queries_per_block: int
     use_projection: bool
 
