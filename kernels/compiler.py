@@ -23,11 +23,11 @@ from numba.extending import intrinsic
 
 from .numba_internals import (
     address_of,
+    code_without_type_checks as code_without_type_checks,
     compiler_lock,
     dispatcher_of,
     emit_call,
     emit_call_at,
-    entry_of as entry_of,
     inner_dispatcher_of,
     turn_to_compile,
     type_of_dispatcher as type_of_dispatcher,

@@ -136,7 +136,7 @@ class Kernel:
         functools.update_wrapper(self, function)
         self.py_func, self.flags = function, flags
         self._dispatcher, self._for_kernels = None, None
-        self._entries = {}
+        self._code_by_types = {}
         self._is_ready, self._next_look = False, 0.0
 
     @property
@@ -176,7 +176,7 @@ class Kernel:
         """Do the work of `bind`, but return code that does not check the argument types."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
-            function = _compiler().entry_of(function, arguments)
+            function = _compiler().code_without_type_checks(function, arguments)
         return function, arguments
 
     def bind_compiled(self, *arrays):
@@ -187,26 +187,26 @@ class Kernel:
             native.check_allowed(self, arrays)
         return self.dispatcher, arrays
 
-    def entry(self, type_key, arrays):
+    def code_for(self, type_key, arrays):
         """Return the kernel's code for arrays of these types: a function of lo, hi and the arrays.
 
         `type_key` is any hashable value that stands for the types of the arrays. Calls with equal
         keys must pass arrays of equal types, because Numba's code is looked up only once, and does
         not check the types. Native code is looked up whenever the function is called.
         """
-        entry = self._entries.get(type_key)
-        if entry is None:
+        code = self._code_by_types.get(type_key)
+        if code is None:
             if native.holds(self):
-                entry = self._call_native
+                code = self._call_native
             else:
                 dispatcher, _ = self.bind_compiled(*arrays)
-                entry = _compiler().entry_of(dispatcher, arrays)
-            self._entries[type_key] = entry
-        return entry
+                code = _compiler().code_without_type_checks(dispatcher, arrays)
+            self._code_by_types[type_key] = code
+        return code
 
     def call(self, type_key, lo, hi, *arrays):
-        """Run the kernel from lo to hi, with the code that ``entry`` returns."""
-        self.entry(type_key, arrays)(lo, hi, *arrays)
+        """Run the kernel from lo to hi, with the code that ``code_for`` returns."""
+        self.code_for(type_key, arrays)(lo, hi, *arrays)
 
     def _call_native(self, lo, hi, *arrays):
         function, bound = native.bind(self, *arrays)

@@ -78,8 +78,8 @@ def bind(kernel, *arrays):
     """Return a kernel's code for these argument types, and the arguments that follow lo and hi."""
     kinds, values = [], []
     _flatten(arrays, kinds, values)
-    for entry in _entries(kernel).get(tuple(kinds), ()):
-        call = entry.bind(arrays, values)
+    for code in _codes_of(kernel).get(tuple(kinds), ()):
+        call = code.bind(arrays, values)
         if call is not None:
             return call, ()
     return kernel.bind_compiled(*arrays)
@@ -97,7 +97,7 @@ def check_allowed(kernel, arrays):
 
 def holds(kernel):
     """Return whether a library contains any signature of a kernel."""
-    return bool(_entries(kernel))
+    return bool(_codes_of(kernel))
 
 
 class _Library:
@@ -120,7 +120,7 @@ class _Library:
             self.pack.argtypes = [pointer, size, ctypes.c_char_p, size, pointer]
 
 
-class _Entry:
+class _NativeCode:
     """The native code of one signature of a kernel."""
 
     def __init__(self, library, arguments, symbol):
@@ -203,14 +203,14 @@ def _flatten(arguments, kinds, values):
 
 
 @functools.cache
-def _entries(kernel):
-    """Return a dict from argument types to the native entries of a kernel, widest tier first."""
-    entries = {}
+def _codes_of(kernel):
+    """Return a dict from argument types to the native codes of a kernel, widest tier first."""
+    codes = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):
-            entry = _Entry(library, arguments, symbol)
-            entries.setdefault(tuple(entry.kinds), []).append(entry)
-    return entries
+            code = _NativeCode(library, arguments, symbol)
+            codes.setdefault(tuple(code.kinds), []).append(code)
+    return codes
 
 
 def kernel_name(kernel):

@@ -153,7 +153,7 @@ def turn_to_compile(dispatcher, signature):
         yield must_compile
 
 
-def entry_of(dispatcher, arguments):
+def code_without_type_checks(dispatcher, arguments):
     """Return the compiled code for the types of these arguments; the code does not check types.
 
     Numba's dispatcher checks the types at every call, which takes 3 us for each named tuple. The

@@ -5,12 +5,17 @@ the plan names the kernel. A launch calls the kernel once, or once per task if t
 tasks. A task is a range of the rows or a block of queries. All arguments of the kernel except the
 queries follow from the plan and from the packed rows. ``prepared`` stores each launch for later
 searches of the same index; ``scan`` runs a launch only once.
+
+To understand a repeated search of one query, read only ``Launch``: ``launch_of`` made the launch
+during the first search. The kernel of such a launch is usually
+``few_queries.search_few_queries``.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import few_queries, projected_queries, records, tile_top_k
@@ -18,7 +23,6 @@ from fastcos.kernels.few_queries import STATUS_NOT_ORDINARY
 from fastcos.search.packing import PackedItems
 from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, best_of_parts
-from fastcos.search.task_grid import TaskGrid
 from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
@@ -51,35 +55,40 @@ class Launch:
         The plan, in the format that the kernel reads.
     filters : kernels.records.QueryFilters
         The rows that are allowed in the results.
-    grid : TaskGrid
-        The ranges of the rows, and the number of threads that search them.
     k : int
         The number of rows to find for each query.
+    n_ranges : int
+        The number of ranges into which the rows are divided. The kernel finds the k best rows of
+        each range, and ``run`` merges them.
     n_units : int
         The number of units of work, which are divided among the tasks. For the kernel that searches
-        blocks of queries, a unit is a task of the grid; for every other kernel, a unit is a panel.
+        blocks of queries, a unit is a task; for every other kernel, a unit is a panel of 32 packed
+        rows.
     blocks : ndarray or None
         The units at which the tasks begin and end (``parallel.row_blocks``). None stands for a
         single task, which runs in the calling thread.
+    n_threads : int
+        The number of threads that run the tasks.
     fits_all_options : bool
         Whether the launch is the same for any number of threads. It must also be the same for any
         working memory that is not unusually small. ``SearchPlan`` has the same field.
-    entry : callable or None
-        The compiled code of the kernel for the types of the arguments (``Kernel.entry``). It is
-        looked up in the first run, and stored here for all later runs. None before the first run,
-        and None if there are several tasks.
+    code : callable or None
+        The compiled code of the kernel, which every run after the first one calls. None before the
+        first run, and None if there are several tasks. ``Kernel.call`` would find the code at every
+        run, which would take about 1 us longer.
     """
 
     kernel: Any
     packed: PackedItems
     settings: Any
     filters: Any
-    grid: TaskGrid
     k: int
+    n_ranges: int
     n_units: int
     blocks: parallel.Blocks | None
+    n_threads: int
     fits_all_options: bool
-    entry: Any = None
+    code: Any = None
 
     def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking | None:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
@@ -89,40 +98,44 @@ class Launch:
         from 1, the kernel writes a status in place of the first row number, and the method returns
         None.
         """
-        packed, n_ranges = self.packed, self.grid.n_ranges
+        packed, n_ranges = self.packed, self.n_ranges
         queries = match_row_type(queries, packed.rows.dtype)
         shape = n_ranges, len(queries), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, _INT64)
+        arguments: tuple[Any, ...]
         if self.kernel is tile_top_k.search_grid:
-            arguments: tuple[Any, ...] = (
-                packed.addresses,
-                records.Queries(
-                    records.rows_of(queries), _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters
-                ),
-                _NO_NUMBERS, self.settings,
-                records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED),
-            )  # fmt: skip
+            arguments = self._arguments_of_search_grid(queries, scores, row_numbers)
         else:
             query_bytes = records.bytes_of(queries)
             arguments = (
                 packed.addresses, query_bytes, self.filters, self.settings, scores, row_numbers
             )  # fmt: skip
         if self.blocks is None:
-            if self.entry is None:
-                self.entry = self.kernel.entry(packed.layout.isa, arguments)
-            self.entry(0, self.n_units, *arguments)
+            if self.code is None:
+                # The types of the arguments depend only on the instruction set.
+                self.code = self.kernel.code_for(packed.layout.isa, arguments)
+            self.code(0, self.n_units, *arguments)
             if progress is not None:
                 progress(self.n_units, self.n_units)
         else:
             parallel.run(
-                self.kernel, self.blocks, *arguments, n_threads=self.grid.n_threads,
-                progress=progress,
-            )  # fmt: skip
+                self.kernel, self.blocks, *arguments, n_threads=self.n_threads, progress=progress
+            )
         if row_numbers.item(0) == STATUS_NOT_ORDINARY:
             return None
         if n_ranges == 1:
             return row_numbers[0], scores[0]
         return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
+
+    def _arguments_of_search_grid(
+        self, queries: Rows, scores: npt.NDArray[Any], row_numbers: npt.NDArray[Any]
+    ) -> tuple[Any, ...]:
+        """Return the arguments of ``tile_top_k.search_grid``, which takes records of its own."""
+        query_record = records.Queries(
+            records.rows_of(queries), _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters
+        )
+        results = records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED)
+        return self.packed.addresses, query_record, _NO_NUMBERS, self.settings, results
 
 
 def launch_of(
@@ -130,8 +143,8 @@ def launch_of(
 ) -> Launch:
     """Return the launch of a plan whose ``launch_is_whole_search`` is True.
 
-    With ``check_norms``, the kernel checks the norms of the queries. ``check_norms`` must be True if
-    the queries are not validated before the launch.
+    With ``check_norms``, the kernel checks the norms of the queries. If no caller has validated the
+    queries, ``check_norms`` must be True.
     """
     grid, sample, settings = plan.grid, plan.sample, None
     n_units, units_per_task = packed.n_panels, grid.panels_per_range
@@ -153,5 +166,6 @@ def launch_of(
         n_units, units_per_task = grid.n_query_blocks * grid.n_ranges, 1
     blocks = None if grid.is_one_task else parallel.row_blocks(n_units, units_per_task)
     return Launch(
-        kernel, packed, settings, filters, grid, k, n_units, blocks, plan.fits_all_options
-    )
+        kernel, packed, settings, filters, k, grid.n_ranges, n_units, blocks, grid.n_threads,
+        plan.fits_all_options,
+    )  # fmt: skip
