@@ -54,15 +54,12 @@ from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
-# An index remembers at most this many searches. For each of them, the index stores either launches
-# or the value _NOT_PREPARABLE.
+# An index remembers at most this many searches.
 _MAX_STORED = 256
 # The launches of one search. Each part of the index has one launch, which is stored together with
-# the segment of the part.
+# the segment of the part. For a search that cannot be prepared, the tuple is empty. The empty tuple
+# is stored, too, so that the search is not planned again.
 _Launches = tuple[tuple[Launch, Segment], ...]
-# This value is stored for a search that cannot be prepared, so that _find_or_plan does not plan the
-# search again.
-_NOT_PREPARABLE: _Launches = ()
 
 
 class PreparedSearches:
@@ -111,7 +108,7 @@ class PreparedSearches:
             # launches.
             options = as_options(n_threads, None)
             launches = self._find_or_plan(queries.shape, queries.dtype, k, options, allowed)
-        if launches is _NOT_PREPARABLE:
+        if not launches:  # the search cannot be prepared
             return None
         query_matrix = queries if queries.ndim == 2 else queries[np.newaxis]
         rankings = []
@@ -165,20 +162,20 @@ class PreparedSearches:
     ) -> _Launches:
         """Return stored launches, or plan the search and store its launches.
 
-        If ``allowed`` restricts the search, the method always makes new launches and does not store
-        them.
+        If the search cannot be prepared, the method returns an empty tuple. If ``allowed``
+        restricts the search, the method always makes new launches and does not store them.
         """
         if not (self._can_be_read(shape, number_type) and k > 0):
-            return _NOT_PREPARABLE
+            return ()
         if any(not part.segment.packed_forms for part in self._parts):
             for part in self._parts:
                 part.segment.pack()
             if any(not part.segment.packed_forms for part in self._parts):
-                return _NOT_PREPARABLE  # the kernels are not compiled yet
+                return ()  # the kernels are not compiled yet
         n = 1 if len(shape) == 1 else shape[0]
         if allowed is not None:
             if type(allowed) is not np.ndarray:
-                return _NOT_PREPARABLE
+                return ()
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
             return self._plan(n, k, options, mask)
         key = shape, number_type, k
@@ -190,7 +187,7 @@ class PreparedSearches:
         if len(self._launches) >= _MAX_STORED:
             self._launches.clear()
         # If a search cannot be prepared with one set of options, it cannot be prepared with any
-        # other set. _NOT_PREPARABLE is therefore stored under a key without options.
+        # other set. The empty tuple is therefore stored under a key without options.
         fits_all_options = all(launch.fits_all_options for launch, _ in launches)
         self._launches[key if fits_all_options else (*key, options)] = launches
         return launches
@@ -213,9 +210,10 @@ class PreparedSearches:
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
     ) -> _Launches:
-        """Plan the search of every part, and return the launches, or ``_NOT_PREPARABLE``.
+        """Plan the search of every part, and return its launches.
 
-        ``mask`` says which positions are allowed in the results; None allows all positions.
+        If the search cannot be prepared, the method returns an empty tuple. ``mask`` says which
+        positions are allowed in the results; None allows all positions.
         """
         launches = []
         for part in self._parts:
@@ -229,7 +227,7 @@ class PreparedSearches:
             request = SegmentRequest(k, no_exclusions(n), allowed_rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
             if not can_be_prepared(self._measure, [plan]):
-                return _NOT_PREPARABLE
+                return ()
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far. The mask may
                 # exclude the packed row of a group but allow one of its duplicates, so all rows of
