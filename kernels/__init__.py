@@ -18,7 +18,7 @@ last arguments::
 
 A kernel is ordinary Python. To understand a kernel, read its file, and the docstrings of the
 functions that it imports. To understand the search of one query, for example, read ``few_queries``
-from top to bottom; its docstring names what else to read.
+from top to bottom; its docstring says what the imported functions do.
 
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for

@@ -48,18 +48,38 @@ that the slots that are not scored cannot be among the best. Second, every score
 computed in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
 (``select``).
 
-To understand a search, read this file, ``query_encoding.with_norms_and_scaling`` and the proof at
-the top of ``candidate_filter``. Also read the definitions of Items and Queries in ``records``, and
-the definitions of the statistics and the bound terms in ``simd.panel``. For each of the other
-functions that this file calls, the first line of the docstring is enough. ``items_at`` and
-``with_norms_and_scaling`` build records, ``encode_query`` quantises one row, ``score_pairs``
-computes float64 scores, and the functions of ``select`` partition and sort short lists. Each
-function of ``simd`` contains the vector instructions of one operation. The docstring of
-``fastcos.search`` describes one search as an example, with the number of panels and products of
-each step.
+To understand the search of one query, it is enough to read this file. The imported names have the
+following meanings:
 
-For items that have a projection, ``projected_queries`` takes the same steps as this kernel, except
-that its step 3 skips the full codes of most slots.
+- ``items_at`` makes the record Items. It holds the original rows, the packed rows, and the
+  *statistics* of each panel: the quantisation step, and the largest norms and offsets of the rows
+  of the panel.
+- ``rows_of_query_bytes`` makes a record Rows of the queries. ``with_norms_and_scaling`` adds the
+  norms of the queries and the factors that scale them, and returns the record Queries.
+  ``are_ordinary`` checks the norms.
+- ``encode_query`` scales, rotates and quantises one query. ``set_bound_terms`` stores the *bound
+  terms* of the query: its norms, from which upper bounds on its scores are computed.
+- ``multiply_run`` multiplies the codes of a query by the codes of all slots of some panels.
+- ``estimate_panels`` computes the estimates of step 4, and ``threshold_of`` computes the proved
+  threshold of step 5 from a float64 score. ``product_below`` returns a number for a threshold and a
+  panel: a slot of the panel can reach the threshold only if its product is above this number.
+- ``list_reaching`` lists the products of a panel that reach a number, ``passes_filters`` applies
+  the filters, and ``score_pairs`` computes float64 scores. ``kth_largest``, ``select_best``,
+  ``keep_best`` and ``write_best`` select and sort the best of a short list of scores.
+- NEVER is a threshold above every score, so every score reaches the threshold -NEVER.
+- ``padded_width`` rounds a number of columns up to a multiple of 16, which is the constant LANES.
+- The decorators of ``jit`` compile a function. They differ in how the compiled code is called, and
+  not in its results.
+
+Some names have no effect on most searches by the cosine. Offsets, and the weight by which a query
+multiplies them, are zero for cosines, unless a direction that most rows share was subtracted from
+the rows (``candidate_filter`` calls this a shift). The filters matter only if some items are not
+allowed. ``multiply_run_by_item`` and the field `projection` matter only for items that have a
+projection. For such items, ``projected_queries`` takes the same steps as this kernel, except that
+its step 3 skips the full codes of most slots.
+
+The docstring of ``fastcos.search`` describes one search as an example, with the number of panels
+and products of each step.
 """
 
 from typing import Any, NamedTuple
@@ -86,9 +106,9 @@ from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
 from .simd.tile_scores import multiply_run, multiply_run_by_item
 
-# The norm of a query is called ordinary if it lies between 1e-100 and 1e100. If the norm is not
-# ordinary, a search kernel writes STATUS_NOT_ORDINARY in place of the first row number. A caller
-# that reads STATUS_NOT_ORDINARY searches in another way.
+# If the norm of a query is zero, not finite or extreme (``query_encoding.are_ordinary``), a search
+# kernel writes STATUS_NOT_ORDINARY in place of the first row number. A caller that reads
+# STATUS_NOT_ORDINARY searches in another way.
 STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
@@ -141,8 +161,7 @@ class Buffers(NamedTuple):
         The positions of the products that reach a threshold. Position 0 is the first product of the
         range of panels.
     panel_estimates : float32 array (panels,)
-        For each panel, an estimate of the largest K in the panel (see ``candidate_filter``),
-        divided by the quantisation step of the query.
+        For each panel, the estimate of step 4 in the docstring of this file.
     """
 
     rows: Any
@@ -158,11 +177,13 @@ class Buffers(NamedTuple):
 def search_few_queries(lo, hi, addresses, query_bytes, filters, settings, scores, rows):
     """Find the best k rows of panels lo to hi for each query.
 
-    `addresses` is an ItemAddresses, `query_bytes` holds the bytes of at most 32 queries (see
-    ``records.bytes_of``), `filters` is a QueryFilters, and `settings` is a FewQuerySettings. The
-    number of the task is lo // settings.panels_per_range. The results of the task are written to
-    scores[task] and rows[task], padded with -inf and -1. The arrays `scores` and `rows` have the
-    shape (tasks, n, k). If settings.check_norms is true and the norm of a query is not ordinary
+    `addresses` (an ItemAddresses) holds the addresses of the arrays of the items. `query_bytes`
+    holds the bytes of at most 32 queries (see ``records.bytes_of``). `filters` (a QueryFilters)
+    says which items are allowed in the results. `settings` (a FewQuerySettings) has three fields:
+    first_rank, panels_per_range and check_norms. The number of the task is lo //
+    settings.panels_per_range. The results of the task are written to scores[task] and rows[task],
+    padded with -inf and -1. The arrays `scores` and `rows` have the shape (tasks, n, k). If
+    settings.check_norms is true and the norm of a query is not ordinary
     (``query_encoding.are_ordinary``), rows[task, 0, 0] becomes STATUS_NOT_ORDINARY and nothing is
     searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
     query.
@@ -318,9 +339,8 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
 def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffers):
     """Return the `rank`-th largest of the estimates for query i; each panel has one estimate.
 
-    ``estimate_panels`` estimates the largest K of the query in each panel. `lo` is the number
-    of the first panel. If the `rank`-th largest estimate is below `minimum`, the function returns
-    `minimum`.
+    Step 4 in the docstring of this file defines the estimates. `lo` is the number of the first
+    panel. If the `rank`-th largest estimate is below `minimum`, the function returns `minimum`.
     """
     n_panels, panel_estimates = largest_products.shape[0], buffers.panel_estimates
     estimate_panels(
