@@ -29,19 +29,23 @@ rows are in memory or in a file. A search takes this path through the modules::
               the kernels of the method, over ranges of queries and rows
 
 A *launch* is a call of a compiled kernel, with all of its arguments except the queries. If an index
-has stored a launch for a search, the search takes the *warm path*, which consists of these calls::
+has stored a launch for a search, the search consists of these calls::
 
     SimilarityIndex.search        index         only k, n_threads or ids to drop are given
-      PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
-        Launch.run                launch        for each part of the index; the launches are stored
-                                                by the form of the queries and k; in a large index,
-                                                by the number of threads and the memory as well
+      PreparedSearches.search     prepared      finds the stored launch of each part of the index
+        Launch.run                launch        runs the launch for these queries
           match_row_type          encoded_rows  converts queries of another type without loss
           bytes_of                kernels/records, returns a read-only view of the queries
           search_few_queries      kernels/few_queries, or another kernel of the launch
         IndexNeighbors            results       positions, scores (rounded_scores, unless they are
                                                 cosines), and the ids at the positions
-    or: a projection was added meanwhile, then the search is planned again
+
+To understand this path, read ``SimilarityIndex.search`` down to the first call of
+``prepared.search``, the methods ``PreparedSearches.search`` and ``Launch.run``, and the module
+``kernels/few_queries.py``. An index usually consists of one part, so there is usually one launch.
+Launches are stored by the shape and the number type of the queries and by k; in a large index, also
+by the number of threads and the working memory. If a projection was added to the packed rows of a
+part meanwhile, the search is planned again.
 
 A projection can be added after ``fit`` has returned. For a segment of at least 4,096 rows and 192
 columns, ``fit`` may start a thread that replaces the packed rows of the segment (``projection``).
@@ -83,7 +87,7 @@ ranks the candidates by their exact scores. There is no module for the measure "
 of the table in ``fastcos/similarity/table.py``, like most other measures without parameters. A
 search compares raw scores, which order the items in the same way as the scores of the measure.
 ``results.neighbors_of`` converts the raw scores of the neighbours to scores of the measure; if the
-search takes the warm path, ``PreparedSearches.search`` converts them.
+index has stored a launch for the search, ``PreparedSearches.search`` converts them.
 
 The planner consists of the functions of three modules. These functions only compute plans: they
 change no data and start no threads. The plans depend on sizes, on a few facts about values (such as

@@ -392,13 +392,13 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
-        # A prepared search must meet three conditions, which the module ``prepared`` lists.
-        # ``is_plain`` says whether the first condition holds for all arguments except ``allowed``,
-        # ``allowed_ids`` and ``exclude_ids``. A prepared search is tried before the arguments are
-        # checked, because checking them takes longer than the search itself. If the caller has
-        # passed allowed_ids or exclude_ids, the ids must first be converted to positions. In this
-        # case, the prepared search is tried after the conversion, further below. The docstring of
-        # the package ``search`` lists the calls of a prepared search, as "the warm path".
+        # A repeated search with few queries usually ends with the first call of
+        # ``prepared.search`` below. A prepared search is tried before the arguments are checked,
+        # because checking them takes longer than the search itself. A prepared search must meet
+        # three conditions, which the module ``prepared`` lists. ``is_plain`` says whether the first
+        # condition holds for all arguments except ``allowed``, ``allowed_ids`` and ``exclude_ids``.
+        # If the caller has passed allowed_ids or exclude_ids, the ids must first be converted to
+        # positions, so the prepared search is tried after the conversion.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None

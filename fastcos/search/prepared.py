@@ -25,13 +25,13 @@ results.
    zero, very small or very large. No plan mentions the condition on the norms, because plans do not
    depend on the values of the queries.
 
-If the launches of a search are stored, the search needs only the methods ``search`` and ``_merge``
-of ``PreparedSearches``. These methods find and run the stored launches, and convert the results of
-the launches. Launches are stored only for shapes and number types that a launch can read. If a
-search finds stored launches, the shape and the number type of its queries are therefore not checked
-again. ``_find_or_plan`` is called in four cases: no launches are stored, the stored launches are
-outdated, the key of the stored launches contains the options, or the call passes a mask or a number
-of threads.
+To understand a repeated search, read only the method ``PreparedSearches.search``. It finds and runs
+the stored launches, and converts the results of the launches. If the index has several parts, it
+also calls ``_merge``. Launches are stored only for shapes and number types that a launch can read.
+If a search finds stored launches, the shape and the number type of its queries are therefore not
+checked again. ``_find_or_plan`` is called in four cases: no launches are stored, the stored
+launches are outdated, the key of the stored launches contains the options, or the call passes a
+mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -86,7 +86,7 @@ class PreparedSearches:
             and self._measure.metric_type == "cosine"
         )
 
-    # --- The path of every search; a search with stored launches needs only these methods ---
+    # --- Every search; a search with stored launches needs only these two methods ---
 
     def search(
         self, queries: Any, k: Any, n_threads: int | None = None, allowed: Any = None
