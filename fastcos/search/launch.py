@@ -51,8 +51,9 @@ class Launch:
         by one, the kernel is ``tile_top_k.search_grid``.
     packed : PackedItems
         The packed rows that the kernel reads.
-    settings : FewQuerySettings, ProjectedSettings or BlockSettings of kernels.records
-        The plan, in the format that the kernel reads.
+    settings : named tuple
+        The numbers of the plan that the kernel needs. ``launch_of`` chooses the type of the tuple,
+        and only the kernel reads it.
     filters : kernels.records.QueryFilters
         The rows that are allowed in the results.
     k : int
