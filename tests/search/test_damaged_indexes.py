@@ -43,7 +43,7 @@ def change(saved, name, at, value):
      ("norms", 2, -1.0), ("statistics", 0, 0.0), ("statistics", 5, 1e-39),
      ("statistics", 6, np.inf)],
 )  # fmt: skip
-@pytest.mark.parametrize("is_signed", [False, True])
+@pytest.mark.parametrize("is_signed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_open_names_the_damaged_file(saved, name, at, value, is_signed):
     file = change(saved, name, at, value)
     if is_signed:
@@ -52,7 +52,9 @@ def test_open_names_the_damaged_file(saved, name, at, value, is_signed):
         SimilarityIndex.open(saved)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "value", [np.nan, *(pytest.param(rest, marks=pytest.mark.slow) for rest in (np.inf, -np.inf))]
+)
 @pytest.mark.parametrize(
     "row",
     [pytest.param(row, marks=[pytest.mark.slow] * (row % 60 > 0)) for row in range(0, 300, 12)],
@@ -155,7 +157,7 @@ def test_save_interrupted_after_the_header_can_be_repeated(saved, monkeypatch):
         pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.long]),
     ],
 )
-@pytest.mark.parametrize("n_axes", [pytest.param(0, marks=pytest.mark.slow), 16])
+@pytest.mark.parametrize("n_axes", [0, pytest.param(16, marks=pytest.mark.slow)])
 def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, monkeypatch):
     # After fit and after every change, a thread computes a projection with this many axes.
     costs = dataclasses.replace(cost_model.COSTS, projected_columns=n_axes)
@@ -184,6 +186,7 @@ def test_save_interrupted_at_any_moment_can_be_repeated(saved, times, n_axes, mo
         assert SimilarityIndex.open(saved).n_items_ == index.n_items_
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(cpu.supported_isas()[0] == "amx", reason="many queries use none with amx")
 def test_index_that_got_prefixes_after_it_was_saved_is_saved_again(saved, monkeypatch):
     index = SimilarityIndex.open(saved)
