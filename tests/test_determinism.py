@@ -216,7 +216,7 @@ def test_public_names_are_promised_or_have_a_reason():
     "operation",
     [
         pytest.param(name, marks=pytest.mark.slow)
-        if name in {"audit", "compare", "CosineMF"}
+        if name in {"audit", "compare", "CosineMF", "rmatmul"}
         else name
         for name in PROMISED
     ],

@@ -172,6 +172,7 @@ def cases(function):
         yield arguments
 
 
+@pytest.mark.slow
 def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
     """The code blocks of the page on new kernels form modules whose tests and benchmark pass."""
     modules = {}

@@ -50,6 +50,7 @@ def test_sensitivity_rows_match_models_of_their_rank(simulation, rows):
     assert {row.rank for row in rows if not row.criterion} == set(RANKS)
 
 
+@pytest.mark.slow
 def test_sensitivity_concludes_in_five_sentences(rows):
     other = [row._replace(seed=3, auc=row.auc - 0.01) for row in rows]
     sentences = conclusions([*rows, *other])
@@ -70,6 +71,7 @@ def test_sensitivity_concludes_in_five_sentences(rows):
     assert high - mean == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_curves_are_means_over_seeds_by_rank(rows):
     other = [row._replace(seed=3, auc=row.auc - 0.01, ndcg=row.ndcg / 2) for row in rows]
     points = {(point.score, point.rank): point.mean for point in curves([*rows, *other])}

@@ -314,7 +314,9 @@ def test_neighbors_of_vectors(tmp_path, capsys):
     ]
 
 
-@pytest.mark.parametrize("name", ["project_back_items", "csls", "recos"])
+@pytest.mark.parametrize(
+    "name", ["project_back_items", "csls", pytest.param("recos", marks=pytest.mark.slow)]
+)
 def test_neighbors_fit_measures_to_the_model(fitted, tmp_path, capsys, name):
     from fastcos import LinearMF, get_measure, top_k
 

@@ -100,6 +100,7 @@ def test_compare_counts_items_without_interactions(comparison):
         assert all(value == value for value in vars(row).values() if isinstance(value, float))
 
 
+@pytest.mark.slow
 def test_compare_leaves_out_items_without_a_label(data):
     X, clusters = data
     labels = [None if i % 3 == 0 else f"c{c}" for i, c in enumerate(clusters)]
@@ -270,6 +271,7 @@ def test_equal_measures_have_equal_neighbours():
         np.testing.assert_array_equal(lists[name], lists[other], err_msg=name)
 
 
+@pytest.mark.slow
 def test_compare_stops_at_its_budget(data):
     X, clusters = data
     shown = []

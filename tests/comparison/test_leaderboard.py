@@ -369,6 +369,7 @@ def test_held_out_task_votes_of_users_match_numpy():
         assert result.recall[place] == pytest.approx(hits)
 
 
+@pytest.mark.slow
 def test_compare_without_labels_takes_all_measures():
     X, _ = clustered_interactions(300, 40)
     leaderboard = compare(
@@ -390,6 +391,7 @@ def test_compare_by_labels_refuses_measures_of_users(name):
         compare_vectors(*blobs(), measures=[name])
 
 
+@pytest.mark.slow
 def test_compare_evaluates_each_rescaling_once():
     X, clusters = clustered_interactions()
     leaderboard = compare(

@@ -297,6 +297,7 @@ def test_settings_that_change_the_code_have_their_own(package, tmp_path):
         assert use(package, tmp_path / "c", **{name: value})[0] == ["20.0", "0"], name
 
 
+@pytest.mark.slow
 def test_code_that_is_not_used_for_long_is_removed(cache, monkeypatch):
     assert doubled() == (6.0, False)
     (old,) = entries(cache)
@@ -485,6 +486,7 @@ def test_flipped_bit_is_always_detected(cache):
             assert doubled() == (6.0, False)
 
 
+@pytest.mark.slow
 def test_directory_in_place_of_a_file_warns(cache):
     doubled()
     become_a_directory(entries(cache)[0])
@@ -496,6 +498,7 @@ def test_directory_in_place_of_a_file_warns(cache):
     }
 
 
+@pytest.mark.slow
 def test_code_of_another_signature_is_not_used(cache):
     fresh = kernel(double)
     fresh(0, 1, np.array([1]))
@@ -702,6 +705,7 @@ out = """,
         stopped.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cache")
 def test_a_file_system_without_locks_keeps_no_process_from_compiling(monkeypatch):
     fcntl = pytest.importorskip("fcntl")

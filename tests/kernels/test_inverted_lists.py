@@ -71,7 +71,8 @@ def test_find_whole_rows_finds_int16_rows(value, is_whole):
     assert result.tolist() == [not is_whole, is_whole, is_whole, not is_whole]
 
 
-@pytest.mark.parametrize("has_values", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("has_values", [True, False])
 def test_take_rows_permutes_rows(has_values):
     rng = np.random.default_rng(1)
     indptr, items, values = lists(rng, LENGTHS * 3)

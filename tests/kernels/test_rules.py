@@ -9,6 +9,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests import sources
 from tests.sources import nodes
 
@@ -181,6 +183,7 @@ def test_package_has_no_assert():
     assert not offenders, "python -O drops asserts"
 
 
+@pytest.mark.slow
 def test_private_kernels_are_called_by_kernels_only():
     """Python never calls a kernel named _name; without an entry point, the call would crash."""
     private = {

@@ -92,7 +92,10 @@ CASES = [
 
 
 @each_algorithm
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in (1, 3))) for n in range(len(CASES))],
+)
 def test_sample_rows_has_the_exact_distribution(algorithm, case):
     preference, cluster, popularity, k = CASES[case]
     n = 20_000

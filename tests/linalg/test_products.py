@@ -27,7 +27,7 @@ def X(rng):
     return X.astype(np.float32)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_matmul_errors_keep_the_documented_bound(rng, dtype):
     """If a row has m non-zeros, |Y - X A| is at most m u / (1 - m u) |X||A|."""
     X = sp.random_array((40, 300), density=0.1, rng=rng, format="csr", dtype=dtype)
@@ -261,6 +261,7 @@ def test_products_in_pieces_have_the_same_bits(wide, rng, dtype, values):
         np.testing.assert_array_equal(gram[:, columns], operator.gram_matmul(Q[:, columns]))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_cache")
 @pytest.mark.skipif(operators.is_plain(), reason="generic code makes no transposes")
 @pytest.mark.parametrize("limit", ["offsets", "density", "memory"])
@@ -282,6 +283,7 @@ def test_gram_matmul_without_transposes_has_the_same_bits(wide, limit, monkeypat
     np.testing.assert_array_equal(operator.gram_matmul(Q), truth)
 
 
+@pytest.mark.slow
 def test_gram_matmul_with_a_large_factor_has_the_same_bits(wide, monkeypatch):
     monkeypatch.setattr(operators, "NNZ_PER_PIECE", 1000)
     Q = np.ones((wide.shape[1], 64), np.float32)

@@ -55,7 +55,7 @@ def test_shards_of_ones_have_no_data(matrix, shards):
     assert files == ({"indptr", "indices"} if binary else {"indptr", "indices", "data"})
 
 
-@pytest.mark.parametrize("held", [0, 10**6])
+@pytest.mark.parametrize("held", [0, pytest.param(10**6, marks=pytest.mark.slow)])
 def test_products_of_shards(matrix, shards, held, monkeypatch):
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", held)
     rng = np.random.default_rng(1)
@@ -125,6 +125,7 @@ def test_products_out_of_core_have_the_bits_of_one_csr(
             assert_same_bits(result, truth)
 
 
+@pytest.mark.slow
 def test_work_is_divided_at_the_rows_at_which_one_csr_divides_it(matrix, shards):
     # A part may begin at any of these entries.
     targets = np.arange(1, matrix.nnz + len(matrix.indptr) - 1)
@@ -147,7 +148,9 @@ def test_products_in_little_memory_have_the_same_bits(matrix, shards, monkeypatc
         fastcos.set_config(working_memory=before)
 
 
-@pytest.mark.parametrize("users", [6, 7, 8, 31])
+@pytest.mark.parametrize(
+    "users", [7, *(pytest.param(n, marks=pytest.mark.slow) for n in (6, 8, 31))]
+)
 def test_rows_longer_than_parts_are_not_split(users, tmp_path, monkeypatch):
     monkeypatch.setattr(partial_sums, "NNZ_PER_COLUMN", 1)
     monkeypatch.setattr(fastcos.linalg.shards, "ENTRIES_HELD", 0)
@@ -163,7 +166,7 @@ def test_rows_longer_than_parts_are_not_split(users, tmp_path, monkeypatch):
         assert_same_bits(result, truth)
 
 
-@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("center", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_svd_and_model_out_of_core_have_the_same_bits(matrix, shards, center, monkeypatch):
     monkeypatch.setattr(partial_sums, "NNZ_PER_COLUMN", 4)
     settings = {"n_components": 5, "regularization": 10.0, "center": center}
@@ -177,7 +180,16 @@ def test_svd_and_model_out_of_core_have_the_same_bits(matrix, shards, center, mo
     assert_same_bits(result.transform(shards), expected.transform(matrix))
 
 
-@pytest.mark.parametrize(("lo", "hi"), [(0, 700), (3, 4), (100, 101), (200, 650), (698, 700)])
+@pytest.mark.parametrize(
+    ("lo", "hi"),
+    [
+        (200, 650),
+        *(
+            pytest.param(*ends, marks=pytest.mark.slow)
+            for ends in ((0, 700), (3, 4), (100, 101), (698, 700))
+        ),
+    ],
+)
 def test_blocks_are_not_copied(matrix, shards, lo, hi):
     bounds = list(enumerate(pairwise(shards.first_rows)))
     places = [(number, max(lo, b)) for number, (b, e) in bounds if max(lo, b) < min(hi, e)]
@@ -213,7 +225,13 @@ def test_damaged_shards_are_refused(shards, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "at", "value"),
-    [("indices", 3, 60), ("indices", 5, -1), ("indptr", 2, -4), ("indptr", 1, 2**30)],
+    [
+        ("indices", 3, 60),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("indices", 5, -1), ("indptr", 2, -4), ("indptr", 1, 2**30))
+        ),
+    ],
 )
 def test_shards_opened_without_checksums_index_within_bounds(shards, name, at, value):
     file = next((shards.path / "00002").glob(f"{name}-*.npy"))

@@ -40,6 +40,7 @@ def test_transposed_equals_scipy(X, n_threads, has_data):
         np.testing.assert_array_equal(values, truth.data)
 
 
+@pytest.mark.slow
 def test_several_threads_have_a_part_each(X, monkeypatch):
     parts, run = [], parallel.run
 

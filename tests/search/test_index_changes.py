@@ -207,7 +207,9 @@ def test_lists_of_allowed_items_restrict_each_query(queries):
         assert (everything.scores[:, None] == result.scores[..., None])[places].all()
 
 
-@pytest.mark.parametrize("measure", ["dot", "neg_euclidean", "csls", "recos"])
+@pytest.mark.parametrize(
+    "measure", ["dot", "neg_euclidean", "csls", pytest.param("recos", marks=pytest.mark.slow)]
+)
 def test_lists_of_allowed_items_work_with_all_measures(queries, measure, tmp_path):
     rows, random = gaussian(300), np.random.default_rng(0)
     listed = sp.csr_array(random.random((60, 300)) < 0.1)

@@ -142,8 +142,13 @@ def test_a_block_of_no_rows_is_refused_at_once():
         similarity_blocks(np.ones((3, 2)), block=0)
 
 
-@pytest.mark.parametrize("measure", ["mutual_proximity", "recos", "norm_angle_distance"])
-@pytest.mark.parametrize("share", [0.001, 0.2, 0.9])
+@pytest.mark.parametrize(
+    "measure",
+    ["mutual_proximity", "norm_angle_distance", pytest.param("recos", marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize(
+    "share", [0.2, *(pytest.param(rest, marks=pytest.mark.slow) for rest in (0.001, 0.9))]
+)
 def test_range_search_by_an_upper_bound_is_complete(measure, share):
     X = gaussian(400, 6)
     X[7], X[11:14] = 0, X[3]

@@ -22,7 +22,10 @@ LISTS = np.random.default_rng(2).integers(-1, 700, (40, 60))
 EVERYTHING = np.tile(np.arange(700), (40, 1))
 
 
-@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "csls", "recos"])
+@pytest.mark.parametrize(
+    "measure",
+    ["cosine", "dot", "neg_euclidean", "csls", pytest.param("recos", marks=pytest.mark.slow)],
+)
 def test_rescore_of_all_items_gives_the_bits_of_top_k(measure):
     result = rescore(QUERIES, ITEMS, EVERYTHING, 9, measure=measure)
     expected = top_k(QUERIES, ITEMS, 9, measure=measure)
@@ -146,8 +149,13 @@ def test_semantic_search_agrees_with_sentence_transformers():
 
 
 @pytest.mark.parametrize(
-    "name", ["centered_cosine", "zscore_cosine", "unit_column_cosine", "spearman_dims",
-             "whitened_cosine", "scaled_similarity", "norm_angle_distance"],
+    "name",
+    [
+        "centered_cosine", "zscore_cosine", "unit_column_cosine", "whitened_cosine",
+        "scaled_similarity", "norm_angle_distance",
+        # It compiles a kernel for float32.
+        pytest.param("spearman_dims", marks=pytest.mark.slow),
+    ],
 )  # fmt: skip
 def test_rescore_of_mapped_items_by_measures_that_learn(tmp_path, name):
     rows = np.random.default_rng(0).standard_normal((9000, 12)).astype(np.float32)

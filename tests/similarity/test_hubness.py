@@ -18,7 +18,16 @@ def test_csls_averages_over_the_given_other_side():
     np.testing.assert_allclose(result.scores, -np.sort(-truth, axis=1)[:, :6], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local", "query_normalized"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "csls",
+        *(
+            pytest.param(rest, marks=pytest.mark.slow)
+            for rest in ("local_scaling", "dis_sim_local", "query_normalized")
+        ),
+    ],
+)
 def test_query_scores_do_not_depend_on_the_batch(name):
     P, B = model()
     queries = np.vstack([P[:30], B[:30]])
@@ -97,7 +106,9 @@ def test_clusters_and_hubs_have_the_neighbours_of_the_formula(name, formula, n_n
         np.testing.assert_allclose(at_indices, best, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local"])
+@pytest.mark.parametrize(
+    "name", ["csls", "local_scaling", pytest.param("dis_sim_local", marks=pytest.mark.slow)]
+)
 def test_self_join_equals_search_of_the_same_rows_apart(name):
     rows = uneven_rows(700, 12)
     joined = top_k(rows, k=9, measure=name)
@@ -106,7 +117,9 @@ def test_self_join_equals_search_of_the_same_rows_apart(name):
     np.testing.assert_array_equal(joined.scores, apart.scores)
 
 
-@pytest.mark.parametrize("name", ["csls", "local_scaling", "dis_sim_local"])
+@pytest.mark.parametrize(
+    "name", ["csls", "local_scaling", pytest.param("dis_sim_local", marks=pytest.mark.slow)]
+)
 def test_n_neighbors_uses_all_other_items_at_most(name):
     rows = uneven_rows(100, 5)
     assert np.isfinite(top_k(rows, k=3, measure=get_measure(name, n_neighbors=99)).scores).all()
