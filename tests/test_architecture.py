@@ -189,6 +189,7 @@ def test_no_attribute_is_made_under_a_lock():
     assert not offenders, "use parallel.lazy_attribute: " + ", ".join(offenders)
 
 
+@pytest.mark.slow
 def test_tests_patch_no_private_names():
     offenders = []
     for path in sorted((ROOT / "tests").rglob("*.py")):

@@ -72,6 +72,7 @@ def test_check_fails_on_a_number_that_is_too_old(tmp_path, run):
     assert line.endswith(f"run python docs/renew.py {name}")
 
 
+@pytest.mark.slow
 def test_an_unknown_commit_is_reported_and_passes(tmp_path, run, monkeypatch):
     # This test does not check how old the comparison `speed` is. If there are more commits than
     # most_commits, the script compares the files of all these commits, which takes seconds. This

@@ -136,6 +136,7 @@ def test_fail_under_unchanged_ignores_a_change_of_basis(files, capsys):
     assert diff["verdict"] in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_only_items_of_both_versions_are_compared(files, capsys):
     items = np.load(files / "items.npy")
     names = np.array([f"i{n}" for n in range(120)])

@@ -149,6 +149,7 @@ def test_closed_pipe_leaves_no_traceback(words):
     assert done.stdout == "141\n" or ("--help" in words and done.stdout == "0\n")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full of Linux")
 @pytest.mark.parametrize(
     ("words", "status", "message"),

@@ -119,6 +119,7 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
+@pytest.mark.slow
 def test_threads_may_limit_blas_after_it_was_limited_here(run_alone):
     run_alone(f"""{USER}
 with parallel.one_blas_thread():
@@ -129,6 +130,7 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
+@pytest.mark.slow
 def test_daemon_threads_do_not_prevent_the_limit(run_alone):
     run_alone("""
 with another_thread(lambda: None, is_daemon=True) as do_next:

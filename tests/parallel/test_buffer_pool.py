@@ -35,7 +35,9 @@ def address(array):
     return array.ctypes.data
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (0, 4), LARGE, (2**20, 3)])
+@pytest.mark.parametrize(
+    "shape", [(3, 5), (0, 4), LARGE, pytest.param((2**20, 3), marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "dtype",
     [np.float32, *(pytest.param(t, marks=pytest.mark.slow) for t in (np.float64, np.uint16))],

@@ -101,8 +101,12 @@ def test_unfilled_holds_a_sentinel(dtype, sentinel):
 # every block once
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3, 4, 8, 64, None])
-@pytest.mark.parametrize("rows_per_block", [1, 7, 100, 1000])
+@pytest.mark.parametrize(
+    "n_threads", [1, 2, None, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 8, 64))]
+)
+@pytest.mark.parametrize(
+    "rows_per_block", [7, 1000, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 100))]
+)
 def test_run_calls_every_block_once(n_threads, rows_per_block):
     out = np.zeros(100)
     parallel.run(mark_rows, parallel.row_blocks(100, rows_per_block), out, n_threads=n_threads)
@@ -260,6 +264,7 @@ def test_run_works_where_no_thread_can_be_started(monkeypatch):
         parallel.run(fail_at_10, np.arange(20), out, n_threads=2)
 
 
+@pytest.mark.slow
 def test_run_works_at_the_end_of_the_interpreter():
     code = """
 import atexit, numpy as np
@@ -276,7 +281,9 @@ atexit.register(late)
 # errors
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 8])
+@pytest.mark.parametrize(
+    "n_threads", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 8))]
+)
 def test_run_stops_after_an_error_and_writes_no_more(n_threads):
     out = np.zeros(500)
     with pytest.raises(ArithmeticError, match="row 10"):
@@ -330,7 +337,7 @@ def test_run_raises_in_the_failing_caller_only():
     np.testing.assert_array_equal(out, 1)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("n_threads", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_run_stops_when_progress_raises(n_threads):
     class StopError(Exception):
         pass
@@ -377,7 +384,9 @@ def test_run_does_not_wait_for_blocks_of_other_callers():
 # progress
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n_threads", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
+)
 def test_progress_reaches_the_total_in_the_calling_thread(n_threads):
     seen, callers = [], set()
 
@@ -479,7 +488,7 @@ def test_ctrl_c_stops_a_call_within_half_a_second(n_threads):
 
 
 @POSIX
-@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("is_restarted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_second_ctrl_c_leaves_no_block_running(is_restarted):
     # The first Ctrl-C interrupts the computation, which then waits for the running block. The
     # second Ctrl-C interrupts this wait. If system calls are restarted, both signals are handled
@@ -509,6 +518,7 @@ def test_second_ctrl_c_leaves_no_block_running(is_restarted):
     sender.join(10)
 
 
+@pytest.mark.slow
 @POSIX
 def test_ctrl_c_while_a_failed_call_ends_is_raised():
     def block(lo, hi):
@@ -524,6 +534,7 @@ def test_ctrl_c_while_a_failed_call_ends_is_raised():
     sender.join(10)
 
 
+@pytest.mark.slow
 @POSIX
 def test_child_forked_under_the_lock_makes_its_own_pool():
     code = """

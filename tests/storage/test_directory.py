@@ -37,6 +37,7 @@ def assert_same_arrays(arrays, expected):
         np.testing.assert_array_equal(arrays[name], array, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 def test_of_two_writers_at_once_one_wins(tmp_path):
     arrays = [{"a": np.full(50, who), "b": np.full(50, -who)} for who in (1.0, 2.0)]
@@ -94,6 +95,7 @@ def test_save_arrays_keeps_other_files_and_open_maps(saved):
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_is_found_or_harmless(saved):
     rng = np.random.default_rng(0)
     for file in sorted(saved.iterdir()):

@@ -64,6 +64,7 @@ def test_another_process_is_named_and_waited_for(tmp_path, holder):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @posix
 def test_the_lock_of_a_killed_process_is_free(tmp_path, holder):
     holder.kill()
@@ -133,6 +134,7 @@ def lack_locks(monkeypatch):
     monkeypatch.setattr(locks, "warned", set())
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize(
     "break_locks", [pytest.param(refuse_locks, marks=pytest.mark.slow), lack_locks]
@@ -221,6 +223,7 @@ def importing_once():
     return context
 
 
+@pytest.mark.slow
 @posix
 def test_processes_that_save_a_new_directory_at_once_all_succeed(tmp_path):
     context = importing_once()
