@@ -305,6 +305,7 @@ def train_by_pairs(seed, *, pointwise=False, adam=False):
     return start.sum(axis=0), Q.sum(axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_gradient_descent_on_comparisons_keeps_the_sum_of_the_items(seeds):
     for seed in range(seeds):

@@ -217,6 +217,7 @@ def test_radii_ignore_item_order_and_norms():
     np.testing.assert_allclose(other.radius, one.radius[order], rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [certified_neighbors, vertex_attack])
 def test_results_are_bit_identical_for_any_threads(search):
     items = clustered(15, p=300, d=12)

@@ -153,6 +153,7 @@ def test_variants_keep_equal_rows_equal_in_any_block():
             np.testing.assert_array_equal(np.concatenate(parts), whole, err_msg=variant.name)
 
 
+@pytest.mark.slow
 def test_audit_of_repeated_rows_ignores_their_order():
     """The order of repeated rows does not change the shares that an audit reports.
 

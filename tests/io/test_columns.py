@@ -176,7 +176,7 @@ def test_numbers_of_every_type_are_dimensions(tmp_path, other):
 
 
 @pytest.mark.parametrize(
-    "row", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3)), 600]
+    "row", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3)), 600]
 )
 @pytest.mark.parametrize("odd", ["", "NA", "nan", "NULL", "-", "x", "1,5", "inf", "1e999", "[1]"])
 def test_a_broken_cell_in_any_row_is_refused(tmp_path, row, odd):

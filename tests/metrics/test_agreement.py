@@ -87,6 +87,7 @@ def test_rank_biased_overlap_checks_persistence():
             metrics.rank_biased_overlap(A, A, persistence=persistence)
 
 
+@pytest.mark.slow
 def test_list_overlap_is_independent_of_blocks():
     of_lists = (
         metrics.jaccard_at_k, metrics.overlap_at_k, metrics.rank_biased_overlap,

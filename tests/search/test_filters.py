@@ -41,7 +41,9 @@ def index_of(measure, is_changed):
         pytest.param("dot", True, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("n_queries", [1, pytest.param(5, marks=pytest.mark.slow), 30, 130])
+@pytest.mark.parametrize(
+    "n_queries", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 30)), 130]
+)
 @pytest.mark.parametrize(
     "n_allowed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (9, 60, 700)), 200, 2900]
 )
@@ -70,7 +72,9 @@ def test_filtered_answers_are_exact(measure, is_changed, n_queries, n_allowed):
 
 
 @pytest.mark.parametrize("n_queries", [1, 130])
-@pytest.mark.parametrize("n_excluded", [1, 20, 64, 65, 2995])
+@pytest.mark.parametrize(
+    "n_excluded", [20, 2995, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 64, 65))]
+)
 def test_excluded_ids_are_dropped_and_nothing_else(n_queries, n_excluded):
     index = SimilarityIndex().fit(ROWS, NAMES)
     Q = ROWS[:n_queries]

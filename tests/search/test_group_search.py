@@ -28,14 +28,21 @@ ASKED = RANDOM.integers(0, 12, 60)  # number 11 is a group without items
 ASKED_LABELS = np.append(LABELS, "nobody")[ASKED]
 
 
+WAYS = {"segments": (1, 2**40), "panels": (2**40, 0), "pairs": (2**40, 2**40)}
+
+
 @pytest.fixture(
-    params=[(1, 2**40), (2**40, 0), (2**40, 2**40)], ids=["segments", "panels", "pairs"],
-    autouse=True,
+    params=[
+        pytest.param(settings, marks=[pytest.mark.slow] * (way != "segments"))
+        for way, settings in WAYS.items()
+    ],
+    ids=WAYS, autouse=True,
 )  # fmt: skip
 def way_to_search(request):
     """Force one of the three ways to search a group.
 
-    The size of the group and the number of its queries do not affect the choice.
+    The size of the group and the number of its queries do not affect the choice. By default, one
+    test searches in all three ways.
     """
     min_entries_of_segment, min_work_of_panels = request.param
     with cost_model.costs_replaced(
@@ -62,6 +69,7 @@ def neighbors_of_rows(measure, exclude_self):
     return truth(ROWS, ROWS, K, FORMS[measure], GROUP_OF, GROUP_OF, exclude_self=exclude_self)
 
 
+@pytest.mark.parametrize("way_to_search", WAYS.values(), ids=WAYS, indirect=True)
 @pytest.mark.parametrize(
     "measure",
     ["cosine", *(pytest.param(name, marks=pytest.mark.slow) for name in ("dot", "neg_euclidean"))],
@@ -115,7 +123,7 @@ def test_filters_within_groups():
     np.testing.assert_array_equal(least.indices, np.where(every.scores < 0.5, -1, every.indices))
 
 
-@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("n_threads", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_groups_give_the_same_bits_for_any_threads_and_memory(n_threads):
     found = top_k(ROWS, k=K, groups=GROUP_OF, n_threads=n_threads, working_memory=0.2)
     expected = top_k(ROWS, k=K, groups=GROUP_OF)
@@ -158,7 +166,10 @@ def index_of(labels):
     return SimilarityIndex().fit(ROWS, NAMES, groups=labels)
 
 
-@pytest.mark.parametrize("labels", [GROUP_OF, TENANTS, TENANTS.tolist()])
+@pytest.mark.parametrize(
+    "labels",
+    [TENANTS, *(pytest.param(of, marks=pytest.mark.slow) for of in (GROUP_OF, TENANTS.tolist()))],
+)
 def test_an_index_is_searched_within_groups(labels):
     index, asked = index_of(labels), np.append(LABELS, "nobody")[ASKED]
     asked = ASKED if isinstance(labels, np.ndarray) and labels.dtype.kind == "i" else asked

@@ -61,7 +61,17 @@ def test_a_second_save_writes_what_is_new(saved):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean", "whitened_cosine", "csls"])
+@pytest.mark.parametrize(
+    "measure",
+    [
+        "cosine",
+        "csls",
+        *(
+            pytest.param(rest, marks=pytest.mark.slow)
+            for rest in ("dot", "neg_euclidean", "whitened_cosine")
+        ),
+    ],
+)
 def test_an_opened_index_answers_and_changes_as_the_saved_one(tmp_path, measure, dtype):
     index = SimilarityIndex(measure).fit(gaussian(500, dtype=dtype))
     index.remove(np.arange(0, 500, 9))

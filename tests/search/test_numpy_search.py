@@ -30,7 +30,7 @@ def assert_same_bits(metric_type, items, queries, k, *, numbers=None, exclusions
         assert result[1].tobytes() == expected[1].tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("metric_type", METRIC_TYPES)
 def test_search_has_the_bits_of_the_kernels(metric_type, dtype):
     rng = np.random.default_rng(0)
@@ -85,7 +85,7 @@ def test_search_of_rows_that_underflow_or_overflow(metric_type, exponents):
     assert_same_bits(metric_type, X, X, 6, bias=bias)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_row_norms_has_the_bits_of_the_kernel(dtype):
     rng = np.random.default_rng(4)
     for shape in ((300, 7), (5, 1), (3, 16), (40, 5000), (2, 200_001)):
@@ -93,7 +93,10 @@ def test_row_norms_has_the_bits_of_the_kernel(dtype):
         assert row_norms_in_numpy(X).tobytes() == row_norms(X).tobytes()
 
 
-@pytest.mark.parametrize("metric_type", METRIC_TYPES)
+@pytest.mark.parametrize(
+    "metric_type",
+    [METRIC_TYPES[0], *(pytest.param(n, marks=pytest.mark.slow) for n in METRIC_TYPES[1:])],
+)
 def test_search_of_rows_that_float32_cannot_tell_apart(metric_type):
     rng = np.random.default_rng(5)
     # These rows are so far from the origin that float32 scores cannot tell them apart, although

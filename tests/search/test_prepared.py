@@ -23,7 +23,9 @@ def assert_exact(result, queries, rows, k, form):
 # With float32 rows and float64 queries ("fd"), searches compile kernels that no other default test
 # needs.
 @pytest.mark.parametrize("dtypes", ["ff", pytest.param("fd", marks=pytest.mark.slow), "df", "dd"])
-@pytest.mark.parametrize("n_queries", [1, 5, 64, 65, pytest.param(33, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n_queries", [1, 65, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 33, 64))]
+)
 def test_few_queries_are_exact(n_queries, dtypes, measure):
     rows, queries = ROWS.astype(dtypes[0]), RNG.standard_normal((n_queries, 64)).astype(dtypes[1])
     index = fastcos.SimilarityIndex(measure).fit(rows, ids=[f"item {i}" for i in range(1000)])
@@ -134,7 +136,9 @@ def test_many_neighbours_and_padding_are_exact():
     assert (index.search(ROWS[:2], 1001).indices[:, -1] == -1).all()
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 5, 16])
+@pytest.mark.parametrize(
+    "n_threads", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 5, 16))]
+)
 def test_bits_do_not_depend_on_threads(n_threads):
     rows = RNG.standard_normal((30_000, 48)).astype(np.float32)
     index = fastcos.SimilarityIndex("dot").fit(rows)

@@ -152,7 +152,11 @@ def imported():
             "no process could be started",
             marks=pytest.mark.slow,
         ),
-        ("import os; os.access = lambda *_: False", "compiled code cannot be stored"),
+        pytest.param(
+            "import os; os.access = lambda *_: False",
+            "compiled code cannot be stored",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_programs_that_cannot_start_python_say_so_once(imported, tmp_path, before, reason):
@@ -163,7 +167,9 @@ def test_programs_that_cannot_start_python_say_so_once(imported, tmp_path, befor
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("stderr", ["sys.stderr = None", "sys.stderr.close()"])
+@pytest.mark.parametrize(
+    "stderr", ["sys.stderr = None", pytest.param("sys.stderr.close()", marks=pytest.mark.slow)]
+)
 def test_searches_without_an_error_stream_are_answered(imported, tmp_path, stderr):
     code = LONG_SEARCH.format(before=f"sys.frozen = True; {stderr}", after="")
     done = imported.run(code, FASTCOS_CACHE_DIR=str(tmp_path))

@@ -85,6 +85,7 @@ def damage(thresholds, random):
 
 # All measures share the code that compares thresholds. In the fast tests, each disturbance is
 # therefore tested with only one measure.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("disturb", "measure"),
     [

@@ -48,10 +48,7 @@ def test_exact_copies_reach_a_cosine_of_one():
 
 @pytest.mark.parametrize(
     "measure",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("cosine", "neg_euclidean")))
-        for name in MEASURES
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "cosine")) for name in MEASURES],
 )
 @settings(max_examples=16, deadline=None)
 @given(
@@ -76,10 +73,11 @@ def test_a_returned_score_as_threshold_loses_no_pair(measure, seed, dtype, scale
     assert csr_pairs(index.radius(Q, threshold)) == expected
 
 
-@pytest.mark.parametrize("measure", ["cosine", "dot"])
+@pytest.mark.parametrize("measure", ["cosine", pytest.param("dot", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "scale",
-    [0.1, 3e-5, pytest.param(1, marks=pytest.mark.slow)],  # code for whole numbers
+    # The scale 1 runs the code for whole numbers.
+    [3e-5, *(pytest.param(rest, marks=pytest.mark.slow) for rest in (0.1, 1))],
 )
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10_000))
@@ -97,7 +95,7 @@ def test_sparse_thresholds_lose_no_pair(measure, scale, seed):
     assert csr_pairs(neighbors_above(X, X, min_score=threshold, measure=measure)) == expected
 
 
-@pytest.mark.parametrize("measure", ["hamming", "bit_cosine"])
+@pytest.mark.parametrize("measure", ["hamming", pytest.param("bit_cosine", marks=pytest.mark.slow)])
 def test_thresholds_of_bits_lose_no_pair(measure):
     bits = np.random.default_rng(1).integers(0, 256, (50, 3)).astype(np.uint8)
     every = top_k(bits, bits, 50, measure=measure)

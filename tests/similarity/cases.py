@@ -1,6 +1,7 @@
 """A small model, and the parameters and the formula of every measure."""
 
 import numpy as np
+import pytest
 
 from fastcos import get_measure
 from fastcos.similarity import UpperBounded
@@ -141,6 +142,20 @@ CASES |= {
 }
 BASES = [name for name in CASES if ":" not in name]
 USER_SIDE = {"user_item_dot", "user_item_cosine", "project_back_users"}
+# One measure of each kind. For all other measures, tests of rarer calls are slow, because a default
+# test calls most functions with every measure.
+OF_EACH_KIND = {
+    "cosine", "dot", "neg_euclidean", "rescaled_cosine:identity", "whitened_cosine", "recos",
+    "norm_angle_distance", "csls", "mutual_proximity", "weight_cosine", "query_metric_cosine",
+    "user_item_dot",
+}  # fmt: skip
+
+
+def mostly_slow(names):
+    """Return parameters of a test: all names except those in OF_EACH_KIND are slow."""
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_KIND)) for name in names
+    ]
 
 
 def norms_of_columns(B):

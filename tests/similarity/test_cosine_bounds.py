@@ -60,6 +60,7 @@ def test_cosine_interval_equals_all_corners(n):
         assert interval.high >= corners.max() - 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n", [400, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.long])]
 )
@@ -176,6 +177,7 @@ def random_metrics(rng, n, d, log_spread):
     return np.einsum("nij,nj,nkj->nik", A, values, A)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2_000, pytest.param(8_000, marks=pytest.mark.slow)])
 def test_metrics_move_fisher_z_by_at_most_half_the_distance(n):
     rng = np.random.default_rng(7)

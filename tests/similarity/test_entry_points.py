@@ -16,6 +16,7 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import SimilarityIndex, compare, compare_vectors, get_measure, top_k
 from fastcos.cli.main import main
+from tests.similarity.cases import mostly_slow
 
 P, D, N_USERS = 24, 6, 26
 RANDOM = np.random.default_rng(5)
@@ -80,7 +81,7 @@ def test_every_measure_is_listed_here():
     assert set(fastcos.list_measures()) == known, "list it above: in ALONE, WITH or USER_ITEM"
 
 
-@pytest.mark.parametrize("name", [*OF_ROWS, *USER_ITEM])
+@pytest.mark.parametrize("name", mostly_slow([*OF_ROWS, *USER_ITEM]))
 def test_index_save_and_blocks_agree_with_top_k(name, tmp_path):
     rows, measure = rows_and_measure(name)
     queries = USERS if name in USER_ITEM else rows
@@ -130,7 +131,9 @@ def of_a_model(name):
     return name
 
 
-@pytest.mark.parametrize("labels", [CLUSTERS, None], ids=["labels", "held out"])
+@pytest.mark.parametrize(
+    "labels", [pytest.param(CLUSTERS, marks=pytest.mark.slow), None], ids=["labels", "held out"]
+)
 def test_compare_accepts_every_measure(labels):
     names = OF_ROWS if labels is None else [one for one in OF_ROWS if one != "project_back_users"]
     names = [*names, *USER_ITEM] if labels is None else names
@@ -209,7 +212,7 @@ def spelled(name, files):
     return ":".join([name, *(f"{key}={files}/{name}-{key}.npy" for key in parameters)])
 
 
-@pytest.mark.parametrize("name", [*ALONE, *WITH])
+@pytest.mark.parametrize("name", mostly_slow([*ALONE, *WITH]))
 def test_neighbors_command_accepts_every_measure(name, files, tmp_path):
     rows, measure = rows_and_measure(name)
     source = files / (f"{name}-rows.npy" if name in WITH else "items.npy")
