@@ -101,7 +101,7 @@ from .query_encoding import are_ordinary, encode_query, with_norms_and_scaling
 from .records import items_at, rows_of_query_bytes
 from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import list_reaching
-from .simd.instruction_sets import has_tile_registers
+from .simd.instruction_sets import has_tile_registers, int16_words_of_run
 from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
 from .simd.tile_scores import multiply_run, multiply_run_by_item
@@ -248,7 +248,7 @@ def encode_queries(queries, items):
     for i in range(n):
         step, norm, residual, correction = encode_query(
             isa, queries.rows, i, queries.scaling.factors[i], queries.scaling.coefficients[i],
-            items.shift, items.signs, buffer, row_codes, measured,
+            items.shift, items.signs, int16_words_of_run(isa), buffer, row_codes, measured,
         )  # fmt: skip
         set_bound_terms(bound_terms, i, step, norm, residual, queries.scaling.weights[i])
         steps[i], corrections[i] = step, correction

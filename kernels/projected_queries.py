@@ -34,7 +34,7 @@ from .projection_filter import PANELS_TRIED, fetch_item
 from .query_encoding import are_ordinary, with_norms_and_scaling
 from .records import items_at, rows_of_query_bytes
 from .simd.hits import list_panel_hits_by_projection
-from .simd.instruction_sets import has_tile_registers
+from .simd.instruction_sets import has_tile_registers, int16_words_of_run
 from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import multiply_item
 from .tiles import numbers_below
@@ -71,8 +71,9 @@ def project_few_queries(queries, items, codes):
     projected = empty_projected_queries(1, items)
     if words > 0:
         project_panel(
-            0, 0, n, numbers_below(n), queries, items, codes.bound_terms, codes.steps, projected
-        )
+            0, 0, n, numbers_below(n), queries, items, codes.bound_terms, codes.steps,
+            int16_words_of_run(items.isa), projected,
+        )  # fmt: skip
     all_words = np.empty(n * words, np.int32)
     for i in range(n):
         copy_codes(items.isa, projected.packed, 0, i, words, all_words, i)

@@ -23,7 +23,7 @@ from .packing import (
     zero_word,
 )
 from .query_encoding import place_query, query_step
-from .simd.instruction_sets import has_tile_registers
+from .simd.instruction_sets import has_tile_registers, int16_words
 from .simd.panel import (
     CODE_NORM,
     GROUP,
@@ -244,21 +244,24 @@ def project_queries(
             )
         project_panel(
             panel, lo + start, count, batch, queries, items, bound_terms[panel], steps[panel],
-            projected,
+            int16_words(items.isa), projected,
         )  # fmt: skip
 
 
 @kernel
-def project_panel(panel, first, count, batch, queries, items, bound_terms, steps, projected):
+def project_panel(
+    panel, first, count, batch, queries, items, bound_terms, steps, added_words, projected
+):
     """Project the queries batch[first : first + count], and write them to a panel of `projected`.
 
-    `bound_terms` (5, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
-    are unlike the items have small components along the axes. If the components of a panel of
-    queries are small, the panel is not projected, and its full codes are used. The axes have been
-    rotated at random, so 32 axes are enough to estimate the norms of the projections on all axes.
-    The kernel reads these 32 axes to recognise a panel of queries with small components. For 768
-    columns, all axes take 0.8 MB, so reading all axes would take a tenth of the time of a search.
-    The kernel allocates 128 bytes per column.
+    `bound_terms` (5, 32) and `steps` (32,) belong to the full codes of the queries. `added_words`
+    is described in ``query_encoding.query_step``. Queries that are unlike the items have small
+    components along the axes. If the components of a panel of queries are small, the panel is not
+    projected, and its full codes are used. The axes have been rotated at random, so 32 axes are
+    enough to estimate the norms of the projections on all axes. The kernel reads these 32 axes to
+    recognise a panel of queries with small components. For 768 columns, all axes take 0.8 MB, so
+    reading all axes would take a tenth of the time of a search. The kernel allocates 128 bytes per
+    column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.n_columns), projection.axes.shape[0] * PANEL
@@ -279,7 +282,7 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
     projected_terms = projected.bound_terms[panel]
     for i in range(count):
         inverse_step = _pack_projected_query(
-            isa, i, buffer[i], coordinates[i], projection.eta[0], projection.words,
+            isa, i, buffer[i], coordinates[i], projection.eta[0], projection.words, added_words,
             projected_terms, projected.corrections, panel * PANEL + i,
             projected.packed[panel * PANEL * projection.words :], row_codes, measured,
         )  # fmt: skip
@@ -291,8 +294,9 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
 
 @borrowing_kernel
 def _pack_projected_query(
-    isa, i, row, coordinates, eta, words, projected_terms, corrections, at, packed, codes, measured
-):
+    isa, i, row, coordinates, eta, words, added_words, projected_terms, corrections, at, packed,
+    codes, measured,
+):  # fmt: skip
     """Pack the projected codes of query i of a panel; return the inverse of the quantisation step.
 
     The kernel writes the bound terms of the query, except for STEP_RATIO and OFFSET_WEIGHT, to
@@ -302,7 +306,7 @@ def _pack_projected_query(
     squares = measured[1]
     measure_row(coordinates, measured)
     squares_along_axes = measured[1]
-    step = query_step(isa, coordinates, measured[0])
+    step = query_step(coordinates, measured[0], added_words)
     sum_of_codes = quantise_row(coordinates, step, np.float32(1.0) / step, codes, measured)
     place_query(isa, codes.view(np.int32), i, words, packed)
     residual, inverse_step = norm_above(measured[0]), np.float32(1.0) / step

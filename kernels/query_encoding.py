@@ -113,23 +113,25 @@ def are_ordinary(norms):
 
 
 @borrowing_kernel
-def query_step(isa, x, largest):
+def query_step(x, largest, added_words):
     """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
 
-    No code exceeds 127 in magnitude. With AVX2, 128 is added to each code of an item, so that the
-    codes of the item lie between 1 and 255. A group consists of 2 * int16_words codes of the query.
-    The products of a group's codes with the codes of an item are added in int16. Let P be the sum
-    of the positive codes of the query in the group, and -N the sum of the negative codes. If N and
-    P are at most 128, the sums fit in int16, because every partial sum lies between -255 N and 255
-    P. Rounding changes each of the 2 * int16_words codes by at most one half, so it changes N and P
-    by at most int16_words. Before rounding, N and P must therefore be at most 128 - int16_words. If
-    no code exceeded 64 / int16_words in magnitude, the sums would also fit. However, this limit
-    would make the step unnecessarily coarse, because the codes of a group are seldom all large.
+    No code exceeds 127 in magnitude. `added_words` is the number of words whose products are added
+    in int16, or 0 if products are not added in int16 (``simd.instruction_sets``). With AVX2, 128 is
+    added to each code of an item, so that the codes of the item lie between 1 and 255. A group
+    consists of 2 * added_words codes of the query. The products of a group's codes with the codes
+    of an item are added in int16. Let P be the sum of the positive codes of the query in the group,
+    and -N the sum of the negative codes. If N and P are at most 128, the sums fit in int16, because
+    every partial sum lies between -255 N and 255 P. Rounding changes each of the 2 * added_words
+    codes by at most one half, so it changes N and P by at most added_words. Before rounding, N and
+    P must therefore be at most 128 - added_words. If no code exceeded 64 / added_words in
+    magnitude, the sums would also fit. However, this limit would make the step unnecessarily
+    coarse, because the codes of a group are seldom all large.
     """
     step = quantisation_step(largest, LARGEST_CODE)
-    if int16_words(isa) > 0:
-        largest_sum = np.float32(_LARGEST_INT16_SUM - int16_words(isa))
-        step = max(step, quantisation_step(largest_group_sum(isa, x), largest_sum))
+    if added_words > 0:
+        largest_sum = np.float32(_LARGEST_INT16_SUM - added_words)
+        step = max(step, quantisation_step(largest_group_sum(x, added_words), largest_sum))
     return step
 
 
@@ -145,16 +147,18 @@ def place_query(isa, codes, query, words, panel):
 
 
 @borrowing_kernel
-def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
+def encode_query(
+    isa, rows, row, factor, coefficient, shift, signs, added_words, buffer, codes, measured
+):
     """Encode one row as a query: scale, shift, rotate and quantise the row.
 
-    Items are scaled, shifted, rotated and quantised by the same steps. The function returns four
-    numbers: the quantisation step, a bound on the norm of the encoded row, a bound on the norm of
-    the residual, and the correction of products. The correction is -128 times the sum of the codes.
-    The codes are written to `codes` (padded_width(max(d, 16)),) int8. After the call, `buffer`
-    holds the row before quantisation; it has the same length as `codes`. `measured` (2,) is
-    overwritten. If the instruction set uses float32 instead of codes, the row is not quantised, so
-    the step is 1 and the residual is 0.
+    Items are scaled, shifted, rotated and quantised by the same steps. `added_words` is described
+    in query_step. The function returns four numbers: the quantisation step, a bound on the norm of
+    the encoded row, a bound on the norm of the residual, and the correction of products. The
+    correction is -128 times the sum of the codes. The codes are written to `codes`
+    (padded_width(max(d, 16)),) int8. After the call, `buffer` holds the row before quantisation; it
+    has the same length as `codes`. `measured` (2,) is overwritten. If the instruction set uses
+    float32 instead of codes, the row is not quantised, so the step is 1 and the residual is 0.
     """
     width = max(rows.n_columns, LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)
@@ -164,7 +168,7 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
     norm = norm_above(measured[1])
     if not has_codes(isa):
         return np.float32(1.0), norm, np.float32(0.0), np.int32(0)
-    step = query_step(isa, buffer, measured[0])
+    step = query_step(buffer, measured[0], added_words)
     sum_of_codes = quantise_row(buffer, step, np.float32(1.0) / step, codes, measured)
     return step, norm, norm_above(measured[0]), np.int32(-128) * sum_of_codes
 
@@ -198,7 +202,7 @@ def pack_query(
     The function returns the same four numbers as encode_query.
     """
     step, norm, residual, correction = encode_query(
-        isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured
+        isa, rows, row, factor, coefficient, shift, signs, int16_words(isa), buffer, codes, measured
     )
     if has_codes(isa):
         place_query(isa, codes.view(np.int32), query, words, panel)

@@ -31,11 +31,15 @@ class InstructionSet:
     float_rows, float_lanes : int
         For float32 rows: the number of items of a block, and the number of float32 lanes of a
         register.
-    int16_words : int
-        The products of this number of words are added in int16 before the sum is widened to int32.
-        The number is 0 if products are not added in int16. The codes of a query must be so small
-        that no sum in int16 overflows (``query_encoding.query_step``). Such small codes are coarse,
-        so the scores of hits must be refined (``query_blocks``).
+    int16_words, int16_words_of_run : int
+        The products of this number of words are added in int16 before the sum is widened to int32:
+        int16_words in a tile of a block of queries, and int16_words_of_run if a few queries are
+        multiplied by runs of panels (``few_queries``). The numbers are 0 if products are not added
+        in int16. The codes of a query must be so small that no sum in int16 overflows
+        (``query_encoding.query_step``). Adding more words takes fewer instructions, but needs
+        smaller codes, which are coarser. A block of queries waits for instructions, and the scores
+        of its hits are refined (``query_blocks``), so its codes may be coarse. A few queries wait
+        for memory, and their hits are scored in float64 at once, so their codes must be finer.
     """
 
     __slots__ = ()
@@ -44,7 +48,7 @@ class InstructionSet:
     int8_lanes = int8_sums = 0
     words_per_pass = 1 << 16  # no row has more words than this, so one pass multiplies them all
     float_rows, float_lanes = 4, 4
-    int16_words = 0
+    int16_words = int16_words_of_run = 0
 
 
 class AMX(InstructionSet, namedtuple("AMX", ())):
@@ -80,13 +84,13 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 
 
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
-    """Five instructions (twice vpmaddubsw, vpaddw, vpmaddwd, vpaddd) add 64 products to sums.
+    """Nine instructions (4 vpmaddubsw, 3 vpaddw, vpmaddwd, vpaddd) add 128 products to sums.
 
-    A step computes 64 products: each of 8 lanes holds two words, and each word holds 4 codes. The
+    A step computes 128 products: each of 8 lanes holds four words, and each word holds 4 codes. The
     instruction vpmaddubsw multiplies item codes by query codes, and adds pairs of neighbouring
-    products in int16. The instruction vpaddw adds the results of the two words in int16. The
+    products in int16. The instruction vpaddw adds the results of the four words in int16. The
     instruction vpmaddwd widens the sums to int32, and vpaddd adds them to the totals. Widening
-    every result of vpmaddubsw separately would take six instructions instead of five.
+    every result of vpmaddubsw separately would take twelve instructions instead of nine.
     """
 
     __slots__ = ()
@@ -98,7 +102,7 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
     int8_lanes, int8_sums = 8, 4
     words_per_pass = 128
     float_rows, float_lanes = 4, 8
-    int16_words = 2
+    int16_words, int16_words_of_run = 4, 2
 
 
 class AVX512_FLOAT(InstructionSet, namedtuple("AVX512_FLOAT", ())):
@@ -154,3 +158,4 @@ def _constant(attribute):
 has_codes = _constant("has_codes")
 has_tile_registers = _constant("has_tile_registers")
 int16_words = _constant("int16_words")
+int16_words_of_run = _constant("int16_words_of_run")

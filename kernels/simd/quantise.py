@@ -4,7 +4,6 @@ The operations measure the largest magnitude and the sum of squares of a row, an
 """
 
 from ..jit import intrinsic, ir, types
-from . import instruction_sets
 from .emit import (
     F32,
     I8,
@@ -57,27 +56,23 @@ def measure_row(typingctx, x, out):
 
 
 @intrinsic
-def largest_group_sum(typingctx, isa, x):
+def largest_group_sum(typingctx, x, words):
     """Sum up the numbers of each group of x, and return the largest magnitude of these sums.
 
-    `x` (16 m,) is float32. In each group, the positive numbers and the negative numbers are summed
-    separately. When x is multiplied by another row, the products of the numbers in one group are
-    summed in int16. A word consists of 4 neighbouring numbers. A run of int16_words neighbouring
-    words contains two groups. The first group consists of the first two numbers of each word, and
-    the second group consists of the last two numbers of each word. If int16_words is 0, the result
-    is 0.
+    `x` (16 m,) is float32, and `words` is 1, 2 or 4. In each group, the positive numbers and the
+    negative numbers are summed separately. When x is multiplied by another row, the products of the
+    numbers in one group are summed in int16. A word consists of 4 neighbouring numbers. A run of
+    `words` neighbouring words contains two groups. The first group consists of the first two
+    numbers of each word, and the second group consists of the last two numbers of each word.
     """
 
     def codegen(context, builder, sig, a):
-        words = instruction_sets.of(sig).int16_words
-        if not words:
-            return F32(0.0)
-        row = pointer(context, builder, sig.args[1], a[1], I64(0))
-        count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
+        row = pointer(context, builder, sig.args[0], a[0], I64(0))
+        count = context.make_array(sig.args[0])(context, builder, a[0]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # For each distance in ``distances``, lane i adds the value of lane i ^ distance. In the
-        # end, each lane holds the sum of its group.
-        distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
+        # For each distance of a group of `words` words, lane i adds the value of lane i ^ distance.
+        # In the end, each lane holds the sum of its group.
+        least_words_of_distance = {1: 1, 4: 2, 8: 4}
 
         def larger(x, y):
             return builder.select(builder.fcmp_ordered(">", x, y), x, y)
@@ -86,17 +81,19 @@ def largest_group_sum(typingctx, isa, x):
             value, (largest,) = load(builder, vector_at(builder, row, k), FLOATS), carried
             for signed in (value, builder.fsub(zero, value)):
                 sums = larger(signed, zero)
-                for distance in distances:
+                for distance, least_words in least_words_of_distance.items():
                     lanes = [lane ^ distance for lane in range(LANES)]
                     exchanged_lanes = ir.Constant(ir.VectorType(I32, LANES), lanes)
-                    sums = builder.fadd(sums, builder.shuffle_vector(sums, sums, exchanged_lanes))
+                    exchanged = builder.shuffle_vector(sums, sums, exchanged_lanes)
+                    is_added = builder.icmp_signed(">=", a[1], I64(least_words))
+                    sums = builder.fadd(sums, builder.select(is_added, exchanged, zero))
                 largest = larger(sums, largest)
             return [largest]
 
         (largest,) = loop(builder, builder.lshr(count, I64(4)), [zero], step)
         return fold(builder, largest, larger)
 
-    return types.float32(isa, x), codegen
+    return types.float32(x, types.int64), codegen
 
 
 @intrinsic

@@ -428,15 +428,18 @@ def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out,
 def _emit_pass(
     builder, isa, items, item_starts, queries, words, first_word, count, corrections, n_queries, out
 ):
-    """Emit one pass over `count` words from `first_word` on; each step multiplies two words.
+    """Emit one pass over `count` words from `first_word` on.
 
-    A block has at most 8 items, and there is one sum for each pair of an item and a query. A block
-    is so small that these sums fit in registers. `item_starts` is None if the panel of items is
-    laid out by groups.
+    Each step multiplies two words, or int16_words words if their products are added in int16. The
+    number of words is even. If int16_words is 4, two words may remain for a last step. A block has
+    at most 8 items, and there is one sum for each pair of an item and a query. A block is so small
+    that these sums fit in registers. `item_starts` is None if the panel of items is laid out by
+    groups.
     """
     lanes = isa.int8_lanes
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
     rows = min(GROUP, isa.int8_sums // len(columns))
+    words_per_step = max(2, isa.int16_words)
     is_first = builder.icmp_signed("==", first_word, I64(0))
     first_query = builder.gep(queries, [builder.mul(first_word, I64(PANEL))])
     with cgutils.for_range(builder, I64(PANEL // rows)) as part:
@@ -449,10 +452,10 @@ def _emit_pass(
             places = [builder.add(first, I64(row)) for row in range(rows)]
             item_rows = [builder.load(builder.gep(item_starts, [place])) for place in places]
 
-        def step(k, sums, block=block, item_rows=item_rows):
-            item_at = builder.gep(block, [builder.mul(k, I64(2 * GROUP))])
-            word_at = builder.add(first_word, builder.mul(k, I64(2)))
-            query_at = builder.gep(first_query, [builder.mul(k, I64(2 * PANEL))])
+        def multiply(at, n_words, sums, block=block, item_rows=item_rows):
+            item_at = builder.gep(block, [builder.mul(at, I64(GROUP))])
+            word_at = builder.add(first_word, at)
+            query_at = builder.gep(first_query, [builder.mul(at, I64(PANEL))])
             _prefetch_next_panel(builder, item_at, words)
 
             def item_word(row, word):
@@ -461,9 +464,9 @@ def _emit_pass(
                     at = builder.gep(item_rows[row], [builder.add(word_at, I64(word))])
                 return broadcast(builder, builder.load(at), kind)
 
-            words_per_step = max(1, isa.int16_words)
-            for word in range(0, 2, words_per_step):
-                group = range(word, word + words_per_step)
+            words_per_sum = min(n_words, max(1, isa.int16_words))
+            for word in range(0, n_words, words_per_sum):
+                group = range(word, word + words_per_sum)
                 codes = [
                     [load(builder, query_at, kind, word * PANEL + at) for word in group]
                     for at in columns
@@ -487,7 +490,20 @@ def _emit_pass(
             initial.append(
                 load(builder, builder.select(is_first, corrections, stored), kind, column)
             )
-        sums = loop(builder, builder.lshr(count, I64(1)), initial, step)
+
+        def step(k, sums, multiply=multiply):
+            return multiply(builder.mul(k, I64(words_per_step)), words_per_step, sums)
+
+        n_steps = builder.udiv(count, I64(words_per_step))
+        sums = loop(builder, n_steps, initial, step)
+        if words_per_step > 2:
+            done = builder.mul(n_steps, I64(words_per_step))
+
+            def last_step(k, sums, multiply=multiply, done=done):
+                return multiply(done, 2, sums)
+
+            remaining = builder.lshr(builder.sub(count, done), I64(1))
+            sums = loop(builder, remaining, sums, last_step)
         for (row, column), value in zip(places, sums, strict=True):
             store(builder, value, target, row * PANEL + column)
 
@@ -569,7 +585,7 @@ def _emit_groups(builder, isa, items, codes, words):
         for first in range(0, lanes, GROUP)
     ]
 
-    words_per_step = max(1, isa.int16_words)
+    words_per_step = max(1, isa.int16_words_of_run)
     offsets = range(0, lanes * words_per_step, lanes)
 
     def step(k, sums):
@@ -735,11 +751,11 @@ def _add_products(builder, isa, total, pairs):
     """In each lane, add the products of the word pairs in `pairs` to `total`; return the sum.
 
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
-    signed codes. The product of the words is the inner product of their codes. With AVX2, there are
-    at most int16_words pairs, and their products are added in int16. The sums fit in int16, because
-    ``query_encoding.query_step`` limits the codes of queries. If the codes belong to the remainder
-    of a query, `pairs` contains only one pair. In this case, ``query_blocks`` shows that the sums
-    also fit in int16.
+    signed codes. The product of the words is the inner product of their codes. With AVX2, `pairs`
+    contains at most four pairs, and their products are added in int16. The sums fit in int16,
+    because ``query_encoding.query_step`` limits the codes of queries. If the codes belong to the
+    remainder of a query, `pairs` contains only one pair. In this case, ``query_blocks`` shows that
+    the sums also fit in int16.
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:

@@ -55,23 +55,22 @@ def codes(depth, seed):
     return found
 
 
-def query_codes(isa, depth, seed):
+def query_codes(isa, depth, seed, added_words):
     """Return codes of queries.
 
-    For AVX2, the sums of 4 products come close to the limits of int16. Some queries have codes of
-    only one sign, and others have codes of both signs.
+    For AVX2, the products of `added_words` words are added in int16, and the sums come close to the
+    limits of int16. Some queries have codes of only one sign, and others have codes of both signs.
     """
     if isa != "avx2":
         return codes(depth, seed)
-    rng, n_steps = np.random.default_rng(seed), -(-depth // 8)
-    # A step consists of 2 words, and each word has 2 halves. `shares` has four axes: the queries,
-    # the steps, the halves, and the 4 codes whose products are added. Two of these 4 codes are in
-    # one half of the first word of the step, and the other two are in the corresponding half of the
-    # second word.
-    shares = rng.dirichlet(np.full(4, 0.5), (32, n_steps, 2))
+    rng, n_steps = np.random.default_rng(seed), -(-depth // (4 * added_words))
+    # A step consists of `added_words` words, and each word has 2 halves of 2 codes. `shares` has
+    # four axes: the queries, the steps, the halves, and the codes whose products are added. These
+    # codes are in the same half of each word of the step.
+    shares = rng.dirichlet(np.full(2 * added_words, 0.5), (32, n_steps, 2))
     groups = np.minimum(rng.multinomial(128, shares), 127) * rng.choice([-1, 1], shares.shape)
     groups[0], groups[1] = np.abs(groups[0]), -np.abs(groups[1])
-    found = groups.reshape(32, n_steps, 2, 2, 2).swapaxes(2, 3).reshape(32, -1)
+    found = groups.reshape(32, n_steps, 2, added_words, 2).swapaxes(2, 3).reshape(32, -1)
     return found[:, :depth]
 
 
@@ -108,7 +107,7 @@ def coded_cases(*isas):
 def test_score_panel_int8_is_exact(isa, depth):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
-    items, queries = codes(depth, 0), query_codes(isa, depth, 1)
+    items, queries = codes(depth, 0), query_codes(isa, depth, 1, added_words=4)
     packed, query_panel, words = laid_out(isa, items, queries)
     for used in (1, 3, 4, 5, 16, 17, 32):
         scores = np.full(1024, -7, np.int32)
@@ -127,7 +126,7 @@ def test_multiply_run_is_exact(isa, depth, by_item):
     """A run multiplies two panels, and skips the panel between them."""
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
-    queries = query_codes(isa, depth, 1)
+    queries = query_codes(isa, depth, 1, added_words=2)
     panels, (_, query_panel, words) = [], laid_out(isa, codes(depth, 0), queries)
     for seed in (0, 7, 2):
         packed, _, _ = laid_out(isa, codes(depth, seed), queries)

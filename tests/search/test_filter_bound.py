@@ -87,9 +87,12 @@ def wrong_steps(n, depth, seed):
     """Return rows (n, d), in units of the quantisation step, and their rounding errors.
 
     Quantisation changes every entry by nearly half a step, except for the first entry of each row.
+    In each pair of neighbouring entries, one entry becomes larger and the other becomes smaller.
     """
     rng = np.random.default_rng(seed)
-    steps, errors = rng.integers(-100, 101, (n, depth)), rng.choice([-0.49, 0.49], (n, depth))
+    steps, signs = rng.integers(-100, 101, (n, depth)), rng.choice([-1, 1], (n, depth // 2))
+    signs[:, 0] = 1
+    errors = 0.49 * np.stack([signs, -signs], axis=2).reshape(n, depth)
     rows = steps + errors
     rows[:, 0], errors[:, 0] = 127, 0
     return rows, errors
@@ -98,7 +101,8 @@ def wrong_steps(n, depth, seed):
 def along(errors):
     """Return rows whose entries have the same signs as the given rounding errors.
 
-    All entries are 127 or -127, so none is rounded.
+    All entries are 127 or -127, so none is rounded. With AVX2, none is rounded because half of the
+    codes in each group are positive: all codes are 31 or -31.
     """
     return np.where(errors >= 0, 127.0, -127.0)
 
@@ -116,7 +120,7 @@ def item_rounding(isa):
 def float32_rounding(isa):
     # With AVX2, the quantisation step is 1 if no other number in the group of the largest number
     # has the same sign.
-    entries = (126, 22, 4, 2, 2) if isa == "avx2" else (64, 64, 64, 64)
+    entries = (124, 22, 22, 6, 2) if isa == "avx2" else (64, 64, 64, 64)
     queries = unrotated(whole_steps(32, 64, 2, entries), 64)
     items = unrotated(whole_steps(32, 64, 3, (127, 15, 5, 2, 1)), 64)
     exact = items.astype(np.float32).astype(float)
