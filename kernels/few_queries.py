@@ -74,9 +74,10 @@ following meanings:
 Some names have no effect on most searches by the cosine. Offsets, and the weight by which a query
 multiplies them, are zero for cosines, unless a direction that most rows share was subtracted from
 the rows (``candidate_filter`` calls this a shift). The filters matter only if some items are not
-allowed. ``multiply_run_by_item`` and the field `projection` matter only for items that have a
-projection. For such items, ``projected_queries`` takes the same steps as this kernel, except that
-its step 3 skips the full codes of most slots.
+allowed. The field `projection` matters only for items that have a projection. For such items,
+``projected_queries`` takes the same steps as this kernel, except that its step 3 skips the full
+codes of most slots. ``multiply_run`` and ``multiply_run_by_item`` compute the same products for two
+layouts of the items' codes.
 
 The docstring of ``fastcos.search`` describes one search as an example, with the number of panels
 and products of each step.
@@ -95,7 +96,7 @@ from .candidate_filter import (
     threshold_of,
 )
 from .jit import borrowing_kernel, inlined_kernel, kernel
-from .packing import LANES, padded_width
+from .packing import LANES, is_by_item, padded_width
 from .pair_scores import score_pairs
 from .query_encoding import are_ordinary, encode_query, with_norms_and_scaling
 from .records import items_at, rows_of_query_bytes
@@ -254,7 +255,8 @@ def encode_queries(queries, items):
         steps[i], corrections[i] = step, correction
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
-    if not has_tile_registers(isa) and items.projection.words == 0:
+    by_item = is_by_item(isa, words, items.projection.words > 0)
+    if not has_tile_registers(isa) and not by_item:
         # A panel of items stores word j of 8 items side by side. Word j of the query is stored 8
         # times in succession, so that it can be multiplied by word j of all 8 items at once.
         all_words, per_query = repeated_words(all_words), words * GROUP
@@ -289,13 +291,13 @@ def multiply_codes(
         count, at = min(panels_per_run, last - panel), panel - lo
         for i in range(first_query, last_query):
             run_products, run_largest = products[i, at * PANEL :], largest_products[i, at:]
-            if items.projection.words == 0:
-                multiply_run(
+            if is_by_item(items.isa, items.words, items.projection.words > 0):
+                multiply_run_by_item(
                     items.isa, items.packed, panel * size, size, count, items.words, codes.words,
                     i * codes.words_per_query, codes.corrections[i], run_products, run_largest,
                 )  # fmt: skip
             else:
-                multiply_run_by_item(
+                multiply_run(
                     items.isa, items.packed, panel * size, size, count, items.words, codes.words,
                     i * codes.words_per_query, codes.corrections[i], run_products, run_largest,
                 )  # fmt: skip

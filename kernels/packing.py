@@ -23,11 +23,11 @@ Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it w
 
 import numpy as np
 
-from .jit import borrowing_kernel, kernel
+from .jit import borrowing_kernel, inlined_kernel, kernel
 from .records import float64_row
 from .select import sort_best_first
 from .simd.hadamard import LANES, mix_lanes, mix_vectors
-from .simd.instruction_sets import has_codes, has_tile_registers
+from .simd.instruction_sets import has_codes, has_tile_registers, least_words_by_item
 from .simd.memory import prefetch_row
 from .simd.panel import (
     GROUP,
@@ -218,7 +218,9 @@ def _pack_chunk(
             if has_codes(isa):
                 quantise_row(row, step, inverse_step, codes, measured)
                 residual = max(residual, norm_above(measured[0]))
-                place_item(isa, codes.view(np.int32), i, words, panel)
+                place_item(
+                    isa, codes.view(np.int32), i, words, is_by_item(isa, words, False), panel
+                )
             else:
                 for k in range(words):
                     panel[i * words + k] = row[k]
@@ -255,15 +257,27 @@ def zero_word(isa):
     return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 
 
+@inlined_kernel
+def is_by_item(isa, words, has_projection):
+    """Return whether the full codes of items are laid out by item (``simd.panel``), except for AMX.
+
+    `words` is the number of words of a packed row.
+    """
+    return has_projection or words >= least_words_by_item(isa)
+
+
 @borrowing_kernel
-def place_item(isa, codes, item, words, panel):
+def place_item(isa, codes, item, words, by_item, panel):
     """Write the codes of one item, padded with zero codes, to a panel of 32 items.
 
     `codes` holds the words of the codes, and `words` is the number of words of a packed row.
+    `by_item` says whether the panel is laid out by item (``simd.panel``).
     """
     amx, flip = has_tile_registers(isa), zero_word(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + item * 16 + (k & 15)
         if not amx:
             at = (item // GROUP * words + k) * GROUP + item % GROUP
+        if by_item:
+            at = item * words + k
         panel[at] = (codes[k] if k < codes.shape[0] else np.int32(0)) ^ flip

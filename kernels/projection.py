@@ -172,7 +172,7 @@ def _project_items(
     for i in range(count):
         quantise_row(coordinates[i], step, inverse_step, codes, measured)
         residual = max(residual, norm_above(measured[0]))
-        place_item(isa, codes.view(np.int32), i, words, packed_panel)
+        place_item(isa, codes.view(np.int32), i, words, False, packed_panel)
     projected.statistics[panel, INVERSE_STEP] = inverse_step
     projected.statistics[panel, MAX_RESIDUAL] = residual
 

@@ -41,7 +41,7 @@ import numpy as np
 
 from .candidate_filter import NEVER, product_below, set_bound_terms
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
-from .packing import LANES, SLACK, padded_width
+from .packing import LANES, SLACK, is_by_item, padded_width
 from .projection import pack_projected_queries
 from .projection_filter import find_hits_by_projection
 from .query_encoding import encode_remainder, pack_query
@@ -211,7 +211,7 @@ def _store_remainder(i, step, norm, words, buffer, codes, measured, remainders, 
 def score_tile(isa, p, q, items, block):
     """Write the scores of item panel p with query panel q to block.scores."""
     n_queries = min(block.n_queries - q * PANEL, PANEL)
-    if items.projection.words > 0:
+    if is_by_item(isa, items.words, items.projection.words > 0):
         score_panel_by_item(
             isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
             block.corrections, q * PANEL, n_queries, block.scores,
@@ -257,10 +257,11 @@ def refine_hits(p, q, n_hits, items, block):
     """For each hit, add the product of the item and the query's remainder to the score."""
     isa, words, remainders = items.isa, items.words, block.remainders
     products, last = block.products, -1
+    by_item = is_by_item(isa, words, items.projection.words > 0)
     for at in range(n_hits):
         hit = np.int64(block.hits[at])
         item, query = hit >> 5, q * PANEL + (hit & 31)
-        if items.projection.words > 0:
+        if by_item:
             product = multiply_item(
                 isa, items.packed, p * block.size, item, words, remainders.codes, query * words,
                 remainders.corrections[query],

@@ -147,9 +147,8 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
 
 def _layout_fields(layout: TileLayout, *, has_projection: bool) -> list[Any]:
     """Return the header fields that describe the layout of packed rows."""
-    is_by_item = has_projection and layout.isa != "amx"
     fields = [layout.isa, layout.quantised, layout.words, layout.error]
-    return [*fields, _BY_ITEM] if is_by_item else fields
+    return [*fields, _BY_ITEM] if layout.is_by_item(has_projection) else fields
 
 
 def _arrays_of_ids(ids: Ids) -> Arrays:

@@ -33,6 +33,11 @@ class TileLayout(NamedTuple):
     words: int
     error: float
 
+    def is_by_item(self, has_projection: bool) -> bool:
+        """Return whether the words of each packed item lie together (``kernels.simd.panel``)."""
+        is_wide = self.words >= INSTRUCTION_SETS[self.isa].least_words_by_item
+        return self.quantised and self.isa != "amx" and (has_projection or is_wide)
+
     def empty_array(self) -> npt.NDArray[Any]:
         """Return an empty array of the number type in which packed rows are stored."""
         return np.empty(0, np.int32 if self.quantised else np.float32)

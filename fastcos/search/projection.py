@@ -238,7 +238,7 @@ def with_axes(
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     packed_codes = arrays.packed
-    if layout.isa != "amx":
+    if layout.is_by_item(has_projection=True) and not layout.is_by_item(has_projection=False):
         packed_codes = aligned(arrays.packed.size, np.int32)
         parallel.run(
             projection.arrange_by_item, blocks, layout.words, arrays.packed, packed_codes,

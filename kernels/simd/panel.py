@@ -16,9 +16,10 @@ list gives the order of the words, from the outermost to the innermost loop, for
 With int8 codes but without AMX, for example, a panel of items begins with word 0 of each of the
 first 8 items, followed by word 1 of each of these 8 items.
 
-If the items have a projection, the panels of their full codes are laid out *by item*, except with
-AMX. In a panel that is laid out by item, the words of each item lie together, as in a panel of
-float32. Panels of projected codes are always laid out as in the list above.
+The panels of full codes are laid out *by item*, except with AMX, if the items have a projection, or
+if the rows have at least ``InstructionSet.least_words_by_item`` words. In a panel that is laid out
+by item, the words of each item lie together, as in a panel of float32. Panels of projected codes
+are always laid out as in the list above.
 """
 
 # The number of items, or of queries, in a panel.

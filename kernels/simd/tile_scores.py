@@ -456,7 +456,8 @@ def _emit_pass(
             item_at = builder.gep(block, [builder.mul(at, I64(GROUP))])
             word_at = builder.add(first_word, at)
             query_at = builder.gep(first_query, [builder.mul(at, I64(PANEL))])
-            _prefetch_next_panel(builder, item_at, words)
+            first_read = builder.gep(item_rows[0], [word_at]) if item_rows else item_at
+            _prefetch_next_panel(builder, first_read, words)
 
             def item_word(row, word):
                 at = builder.gep(item_at, [I64(word * GROUP + row)])
