@@ -72,6 +72,23 @@ def test_check_fails_on_a_number_that_is_too_old(tmp_path, run):
     assert line.endswith(f"run python docs/renew.py {name}")
 
 
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize("says_so", [True, False])
+def test_check_accepts_old_numbers_only_if_their_page_says_so(tmp_path, run, monkeypatch, says_so):
+    one, page = PUBLISHED["roofline"], tmp_path / "page.md"
+    commits = commits_to(*one.code)
+    if len(commits) < 1.5 * one.most_commits:
+        pytest.skip("this clone lacks the history")
+    monkeypatch.setitem(PUBLISHED, "roofline", one._replace(shown_in=str(page)))
+    path = record(tmp_path, "roofline", commits[-1])
+    state = renew["state"](renew["renewals"](path)["roofline"])
+    sentence = "Since then, more than 200 commits have\nchanged the kernels."
+    page.write_text(f"{sentence}\n\nWe measured it once ({state}). {sentence if says_so else ''}")
+    answer = run("--check", "--record", str(path))
+    assert answer.returncode == (0 if says_so else 1)
+    assert ("the pages say so" in answer.stdout) == says_so
+
+
 @pytest.mark.slow
 def test_an_unknown_commit_is_reported_and_passes(tmp_path, run, monkeypatch):
     # This test does not check how old the comparison `speed` is. If there are more commits than

@@ -10,8 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from fastcos import SimilarityIndex, get_measure
+from fastcos import SimilarityIndex, get_measure, set_config
+from fastcos.kernels import cpu
 from fastcos.storage import FastcosFormatError
+from tests.oracles import dense
 from tests.oracles.compare import assert_same_bits
 from tests.robustness.index_soak import soak
 
@@ -88,6 +90,30 @@ def test_an_opened_index_answers_and_changes_as_the_saved_one(tmp_path, measure,
     with pytest.raises(ValueError, match=r"^path must not have changed since it was read"):
         index.save(tmp_path / "index")
     index.save(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "isa",
+    [
+        pytest.param(isa, marks=[pytest.mark.slow] * (isa != cpu.supported_isas()[0]))
+        for isa in cpu.supported_isas()
+    ],
+)
+def test_wide_rows_are_saved_in_the_layout_of_their_cpu(tmp_path, isa):
+    set_config(isa=isa)
+    rows, queries = gaussian(3000, 400), gaussian(70, 400, seed=1)
+    index = SimilarityIndex().fit(rows)
+    index.save(tmp_path / "index")
+    # With AVX2, the codes of wide rows are stored item by item. Without this entry in the header,
+    # older versions of fastcos would read the codes as if they were stored in groups.
+    assert ('"by item"' in (tmp_path / "index" / "header.json").read_text()) == (isa == "avx2")
+    opened = SimilarityIndex.open(tmp_path / "index")
+    expected, _ = dense.top_k(queries, rows, 7, "cosine")
+    for count in (1, 70):
+        np.testing.assert_array_equal(opened.search(queries[:count], k=7).indices, expected[:count])
+    set_config(isa="generic")  # another layout: the saved codes cannot be read
+    other = SimilarityIndex.open(tmp_path / "index")
+    np.testing.assert_array_equal(other.search(queries, k=7).indices, expected)
 
 
 def test_an_index_of_copies_and_of_tiny_rows_can_be_opened(tmp_path):
