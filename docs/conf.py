@@ -24,7 +24,7 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 # Our pages link to these pages, which lie outside this folder. The links work on GitHub; the site
 # contains copies of these pages.
 OUTSIDE = (
-    ".github/CONTRIBUTING.md", "bench/README.md", "bench/compare/README.md",
+    ".github/CONTRIBUTING.md", "ARCHITECTURE.md", "bench/README.md", "bench/compare/README.md",
     "bench/gate/README.md", "bench/gate/record/README.md", "bench/results/README.md",
     "examples/service_benchmark.md",
 )  # fmt: skip

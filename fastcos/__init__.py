@@ -1,7 +1,7 @@
 """Exact similarity search at scale, and an audit of what cosine similarity means.
 
-The table of packages in ``.github/CONTRIBUTING.md`` states what each package contains, and which
-packages it may import.
+``ARCHITECTURE.md``, at the top of the repository, lists the packages from the lowest layer to the
+highest: what each of them contains, and which packages it may import.
 
 A name is imported when it is first used, so that ``import fastcos`` is fast. The modules of
 ``linalg``, ``parallel``, ``search``, ``similarity``, ``storage`` and ``validation`` import only
