@@ -111,9 +111,16 @@ def test_wide_rows_are_saved_in_the_layout_of_their_cpu(tmp_path, isa):
     expected, _ = dense.top_k(queries, rows, 7, "cosine")
     for count in (1, 70):
         np.testing.assert_array_equal(opened.search(queries[:count], k=7).indices, expected[:count])
-    set_config(isa="generic")  # another layout: the saved codes cannot be read
-    other = SimilarityIndex.open(tmp_path / "index")
-    np.testing.assert_array_equal(other.search(queries, k=7).indices, expected)
+
+
+@pytest.mark.slow  # it compiles code that no default test needs
+def test_rows_are_packed_again_for_another_cpu(tmp_path):
+    rows, queries = gaussian(3000, 400), gaussian(70, 400, seed=1)
+    SimilarityIndex().fit(rows).save(tmp_path / "index")
+    set_config(isa="generic")
+    opened = SimilarityIndex.open(tmp_path / "index")
+    expected, _ = dense.top_k(queries, rows, 7, "cosine")
+    np.testing.assert_array_equal(opened.search(queries, k=7).indices, expected)
 
 
 def test_an_index_of_copies_and_of_tiny_rows_can_be_opened(tmp_path):
