@@ -84,10 +84,10 @@ If the score of a measure can be computed from a product of encoded rows, a scan
 finds the neighbours. If a measure is ``UpperBounded``, a product of encoded rows determines only an
 upper bound on the score. In this case, ``filter_refine`` finds candidates by the upper bounds, and
 ranks the candidates by their exact scores. There is no module for the measure "cosine": it is a row
-of the table in ``fastcos/similarity/table.py``, like most other measures without parameters. A
-search compares raw scores, which order the items in the same way as the scores of the measure.
-``results.neighbors_of`` converts the raw scores of the neighbours to scores of the measure; if the
-index has stored a launch for the search, ``PreparedSearches.search`` converts them.
+of the table in ``fastcos/similarity/parameter_free.py``, like most other measures without
+parameters. A search compares raw scores, which order the items in the same way as the scores of the
+measure. ``results.neighbors_of`` converts the raw scores of the neighbours to scores of the
+measure; if the index has stored a launch for the search, ``PreparedSearches.search`` converts them.
 
 The planner consists of the functions of three modules. These functions only compute plans: they
 change no data and start no threads. The plans depend on sizes, on a few facts about values (such as

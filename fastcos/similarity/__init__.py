@@ -16,7 +16,7 @@ object with the members of ``Measure``. A search fits the measure to the items. 
 other data, such as the users of a model, the data are a parameter of the measure. The method
 ``fit`` returns a fitted copy and leaves the measure unchanged. ``measure.capabilities`` states
 which operations a search or an index supports with a measure. The measures without parameters are
-rows of a table in the module ``table``; every other measure is a class.
+rows of a table in the module ``parameter_free``; every other measure is a class.
 
 The raw score of two encoded rows does not determine the score of an ``UpperBounded`` measure; it
 only determines an upper bound on the score. A search by an ``UpperBounded`` measure selects
@@ -41,7 +41,14 @@ the entries of two rows:
 """
 
 # Importing the following modules registers the measures that they define.
-from fastcos.similarity import hubness, linear, non_linear, norm_based, rescaled_cosine, table  # noqa: F401
+from fastcos.similarity import (  # noqa: F401
+    hubness,
+    linear,
+    non_linear,
+    norm_based,
+    parameter_free,
+    rescaled_cosine,
+)
 from fastcos.similarity.base import (
     BaseMeasure,
     Capabilities,
