@@ -28,10 +28,11 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
 
 The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
 weight of the offsets, all divided by s. With AVX2, the score v of a hit is refined. For a refined
-score, the factor of N is smaller (``query_blocks``). The statistics of a panel are 1 / t, N, R and
-the range of the offsets. If a tile is computed from codes, v is compared with an integer between
-v_min - 2 and v_min. If a tile is computed in float32, then s = t = 1 and R = 0. In this case, |e|
-is |a'| times a bound on the relative rounding error of a float32 sum.
+score, the factor of N is smaller (``query_blocks``), so the bound terms also contain the factor of
+N for scores that are not refined. The statistics of a panel are 1 / t, N, R and the range of the
+offsets. If v is computed from codes, it is compared with v_min - 1, or with an integer between
+v_min - 2 and v_min to which v_min - 1 is rounded. If a tile is computed in float32, then s = t = 1
+and R = 0. In this case, |e| is |a'| times a bound on the relative rounding error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
@@ -100,10 +101,11 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
     """Return a bound: an item can reach the query's threshold only if its product is above it.
 
     An item of the panel can reach the threshold only if its product is at least v_min, which is
-    defined at the top of this file. The result is v_min - 1. The first four arguments are the bound
-    terms of the query. If residual_norm and code_norm are 0, the threshold is compared with the
-    product itself instead of an upper bound on the product. `statistics` (panels, 5) is described
-    in ItemPanels. If rows have at most 1,024 columns, float32 represents the products of codes
+    defined at the top of this file. The result is v_min - 1: to whichever neighbouring integer a
+    caller rounds it, the integer is at most v_min. The first four arguments are the bound terms of
+    the query. If residual_norm and code_norm are 0, the threshold is compared with the product
+    itself instead of an upper bound on the product. `statistics` (panels, 5) is described in
+    ItemPanels. If rows have at most 1,024 columns, float32 represents the products of codes
     exactly. For longer rows, ``packing.SLACK`` covers the rounding errors of the products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]

@@ -16,8 +16,9 @@ usually there is one range. The kernel takes the following steps:
    quantisation step, so the products of slots in different panels cannot be compared directly. The
    kernel therefore multiplies each product by the quantisation step of its panel, which gives an
    *estimate*. If items have offsets, the largest weighted offset of the panel is added to the
-   estimate. The *guessed* threshold is computed from the largest estimate of each panel: it is the
-   r-th largest of these estimates. A slot is scored if its estimate reaches the guessed threshold.
+   estimate. The *first* threshold is a guess. Each panel has one largest estimate, and the
+   first threshold is the r-th largest of these numbers. A slot is scored if its estimate reaches
+   the first threshold, or misses it by no more than one unit of the products.
    In the code, r is called `rank`, and the first value of r is called `first_rank`. The planner
    estimates the number of panels that contain at least one of the best slots, and chooses this
    number as the first value of r (``fastcos.search.task_grid.guess_rank``). If there are many
@@ -31,9 +32,9 @@ usually there is one range. The kernel takes the following steps:
 6. The k best rows are sorted by descending score, and rows with equal scores by ascending row
    number.
 
-The guessed threshold decides only how many slots are scored before a threshold is proved. The
+The first threshold decides only how many slots are scored before a threshold is proved. The
 neighbours are therefore the same for every value of r. Step 4 may find fewer than k rows, because
-the guessed threshold was too high or because a filter excludes rows. If step 4 finds fewer than k
+the first threshold was too high or because a filter excludes rows. If step 4 finds fewer than k
 rows, r is multiplied by 4, which lowers the threshold. Step 4 is repeated until k rows have been
 found or every slot has been scored. When step 4 is repeated, no product is computed again, and no
 slot is scored twice.
@@ -48,12 +49,12 @@ that the slots that are not scored cannot be among the best. Second, every score
 computed in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
 (``select``).
 
-To understand the search of one query, it is enough to read this file. The imported names have the
-following meanings:
+This file shows how one query is searched; the proof in ``candidate_filter`` shows why the result is
+exact. The imported names have the following meanings:
 
 - ``items_at`` makes the record Items. It holds the original rows, the packed rows, and the
-  *statistics* of each panel: the quantisation step, and the largest norms and offsets of the rows
-  of the panel.
+  *statistics* of each panel: the inverse of the quantisation step, the largest norms of the rows of
+  the panel and of their rounding errors, and the extreme offsets.
 - ``rows_of_query_bytes`` makes a record Rows of the queries. ``with_norms_and_scaling`` adds the
   norms of the queries and the factors that scale them, and returns the record Queries.
   ``are_ordinary`` checks the norms.
@@ -62,14 +63,15 @@ following meanings:
 - ``multiply_run`` multiplies the codes of a query by the codes of all slots of some panels.
 - ``estimate_panels`` computes the estimates of step 4, and ``threshold_of`` computes the proved
   threshold of step 5 from a float64 score. ``product_below`` returns a number for a threshold and a
-  panel: a slot of the panel can reach the threshold only if its product is above this number.
+  panel: a slot of the panel can reach the threshold only if its product is above this number. The
+  number is the smallest product that can reach the threshold, minus 1.
 - ``list_reaching`` lists the products of a panel that reach a number, ``passes_filters`` applies
   the filters, and ``score_pairs`` computes float64 scores. ``kth_largest``, ``select_best``,
   ``keep_best`` and ``write_best`` select and sort the best of a short list of scores.
 - NEVER is a threshold above every score, so every score reaches the threshold -NEVER.
 - ``padded_width`` rounds a number of columns up to a multiple of 16, which is the constant LANES.
-- The decorators of ``jit`` compile a function. They differ in how the compiled code is called, and
-  not in its results.
+- The decorators ``kernel``, ``borrowing_kernel`` and ``inlined_kernel`` compile a function. They
+  differ in how the compiled code is called, and not in its results.
 
 Some names have no effect on most searches by the cosine. Offsets, and the weight by which a query
 multiplies them, are zero for cosines, unless a direction that most rows share was subtracted from
@@ -312,8 +314,8 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
     """
     n_panels = largest_products.shape[0]
     n_best, kth_score, rank, previous_guess = 0, -np.inf, min(first_rank, n_panels), NEVER
-    # Step 4 of the file's docstring: slots that reach a guessed threshold are scored. The guessed
-    # threshold is lowered until k rows have been found.
+    # Step 4 of the file's docstring: slots that reach the first threshold are scored. The
+    # threshold is then lowered until k rows have been found.
     while True:
         guess = -NEVER
         if rank > 0:
@@ -369,7 +371,8 @@ def score_reaching(
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
     If use_upper_bound is false, the product of a slot is compared with the threshold. If
-    use_upper_bound is true, the upper bound of the product is compared with the threshold. Slots
+    use_upper_bound is true, the threshold is first lowered by the largest possible rounding error,
+    so that the upper bound of the product is compared with the original threshold. Slots
     whose products reach `previous_guess` are skipped, because an earlier call has scored them. The
     function returns the number of best rows in the buffers, and the k-th best score.
     """

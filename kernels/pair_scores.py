@@ -1,6 +1,7 @@
 """The float64 score of a pair of rows, which every exact dense search returns.
 
-A score is a sum over the columns of two rows. The sum is computed in 16 partial sums, called lanes:
+A score is a sum over the columns of two rows. The columns form whole blocks of 16 columns, and d
+mod 16 columns remain. The sum over the whole blocks is computed in 16 partial sums, called lanes:
 the term of column j is added to lane j mod 16. The 16 lanes are then added pairwise: first lanes l
 and l + 8, then lanes l and l + 4, and so on. Finally, the terms of the last d mod 16 columns are
 added one by one. No operation is reassociated. A multiplication and an addition are fused only if

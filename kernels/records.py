@@ -1,8 +1,8 @@
 """Named tuples of kernel arguments, called records, which Python builds and kernels read.
 
-A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, and
-then outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most
-records, and a kernel reads their fields by name. To pass a further value to a kernel without
+A kernel that Python calls takes at most eight arguments: lo and hi, then arrays and records of
+inputs, and then outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build
+most records, and a kernel reads their fields by name. To pass a further value to a kernel without
 changing its arguments, add a field to the record, and set the field in the function that builds the
 record.
 

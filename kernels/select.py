@@ -29,9 +29,9 @@ def kth_largest(values, count, k):
 
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
     swap for each value. After each swap, a comparison gives 0 or 1, and the end of the first part
-    moves by this number. The partition therefore has no branch that a CPU could mispredict. A query
-    usually has 100 to 500 candidates. For 100 to 500 values, the partition without a branch is 2.5
-    times as fast as a partition with a branch.
+    moves by this number. The partition therefore has no branch that a CPU could mispredict. In a
+    block, a query usually has 100 to 500 candidates. For 100 to 500 values, the partition without a
+    branch is 2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:

@@ -8,10 +8,10 @@ an index has planned a search, it may store the resulting calls of compiled kern
 rows are in memory or in a file. A search takes this path through the modules::
 
     SimilarityIndex.search
-        |  PreparedSearches.search (prepared): few queries, which need no validation; see below
+        |  PreparedSearches.search (prepared): few queries, which the kernel validates; see below
         |  if it returns None, because this search cannot be prepared:
         v
-    top_k, SimilarityIndex
+    (top_k begins here)
         |  SearchRequest (request), ItemSource (sources)
         v
     execute.execute                     for each batch of queries
@@ -28,7 +28,7 @@ rows are in memory or in a file. A search takes this path through the modules::
                   v
               the kernels of the method, over ranges of queries and rows
 
-A *launch* is a call of a compiled kernel, with all of its arguments except the queries. If an index
+A *launch* stores a compiled kernel and the arguments that do not depend on the queries. If an index
 has stored a launch for a search, the search consists of these calls::
 
     SimilarityIndex.search        index         only k, n_threads or ids to drop are given

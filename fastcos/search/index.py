@@ -94,8 +94,8 @@ class SimilarityIndex:
     Every item has an id, which you choose, and a position. Positions are counted from 0, in the
     order in which the items were added. The id and the position of an item stay the same until the
     item is removed, and no position is used twice. Searches return positions and ids. Items with
-    equal scores are ordered by position. After any changes, results are bit-for-bit identical to
-    those of a new index that contains the same rows in the order of their positions.
+    equal float64 scores are ordered by position. After any changes, results are bit-for-bit
+    identical to those of a new index that contains the same rows in the order of their positions.
 
     If the measure has the capability ``append``, the average time that the methods ``add``,
     ``upsert`` and ``remove`` take is proportional to the number of changed rows. The measures with

@@ -45,10 +45,10 @@ class Launch:
     Attributes
     ----------
     kernel : callable
-        ``few_queries.search_few_queries`` usually searches for one query. If a projection makes the
-        search faster, the kernel is ``projected_queries.search_few_by_projection``. If the rows are
-        packed as float32, or if comparing the queries as a block is faster than comparing them one
-        by one, the kernel is ``tile_top_k.search_grid``.
+        For one query, the kernel is usually ``few_queries.search_few_queries``. If a projection
+        makes the search faster, the kernel is ``projected_queries.search_few_by_projection``. If
+        the rows are packed as float32, or if comparing the queries as a block is faster than
+        comparing them one by one, the kernel is ``tile_top_k.search_grid``.
     packed : PackedItems
         The packed rows that the kernel reads.
     settings : named tuple
@@ -74,9 +74,10 @@ class Launch:
         Whether the launch is the same for any number of threads. It must also be the same for any
         working memory that is not unusually small. ``SearchPlan`` has the same field.
     code : callable or None
-        The compiled code of the kernel, which every run after the first one calls. None before the
-        first run, and None if there are several tasks. ``Kernel.call`` would find the code at every
-        run, which would take about 1 us longer.
+        The compiled code of the kernel, which the first run finds and every run calls. None before
+        the first run, and None if there are several tasks. ``Kernel.call`` would find the code at
+        every run, which would take about 1 us longer. If the kernels were compiled when the wheel
+        was built, ``code`` is a Python method that finds the native code at every run.
     """
 
     kernel: Any

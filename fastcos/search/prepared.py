@@ -6,9 +6,9 @@ search. An index therefore stores the kernel calls of a search, with all of thei
 the queries (``launch.Launch``). The stored calls are found by a key, which consists of k and of the
 shape and the number type of the queries. If the plan depends on the number of threads or on the
 working memory, as in a large index, the key contains these options as well. The next search with
-the same key passes its queries to the kernel without validating them. Queries are converted only
-if their number type differs from the number type of the items. The kernel computes the norms of the
-queries, and reports queries with unusual norms.
+the same key passes its queries to the kernel, which validates them by their norms. Queries are
+converted only if their number type differs from the number type of the items. The kernel computes
+the norms of the queries, and reports queries with unusual norms.
 
 A search can be prepared under three conditions. If a search does not meet all three conditions,
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
@@ -113,7 +113,8 @@ class PreparedSearches:
         query_matrix = queries if queries.ndim == 2 else queries[np.newaxis]
         rankings = []
         for launch, segment in launches:
-            # The rows of the segment have been packed before, so segment.packed is only looked up.
+            # The rows of the segment have been packed before, so segment.packed is an attribute by
+            # now, and reading it takes no lock.
             if launch.packed is not segment.packed:
                 # A projection has been added to the part, and the packed rows of the part have been
                 # replaced. The stored launches still refer to the old packed rows, so they are

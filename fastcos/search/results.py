@@ -126,8 +126,9 @@ class Neighbors(_Neighbors, NeighborTables):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Item numbers by descending score; equal scores are ordered by item number. If a query has
-        fewer than k neighbours, the remaining entries are -1.
+        Item numbers by descending score. The order is that of the float64 scores, before they are
+        rounded to float32; items with equal float64 scores are ordered by item number. If a query
+        has fewer than k neighbours, the remaining entries are -1.
     scores : ndarray (n, k), float32
         The scores of the neighbours; -inf in entries without a neighbour. A score that is too large
         for float32 is infinite.
@@ -160,8 +161,9 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Positions of items by descending score; equal scores are ordered by position. If a query has
-        fewer than k neighbours, the remaining entries are -1.
+        Positions of items by descending score. The order is that of the float64 scores, before they
+        are rounded to float32; items with equal float64 scores are ordered by position. If a query
+        has fewer than k neighbours, the remaining entries are -1.
     scores : ndarray (n, k), float32
         The scores of the neighbours; -inf in entries without a neighbour.
     ids : ndarray (n, k), int64 or str

@@ -30,18 +30,20 @@ GROUP = 8
 # INVERSE_STEP is 1 over the quantisation step of the panel. MAX_NORM is the largest norm of a row.
 # The residual of a row is the row minus the product of its codes and the step. MAX_RESIDUAL is the
 # largest norm of a residual. MAX_OFFSET and MIN_OFFSET are the largest and the smallest offset of
-# an item.
+# an item. Norms are rounded up, and the range of the offsets is widened by their rounding errors.
 INVERSE_STEP, MAX_NORM, MAX_RESIDUAL, MAX_OFFSET, MIN_OFFSET = range(5)
 N_STATISTICS = 5
 # An array ``bound_terms`` (5, 32) holds five float32 numbers for each of the 32 queries of a panel.
 # Each of the following constants is the index of a row of ``bound_terms``. THRESHOLD is the
 # threshold of the query. A query is approximated by its codes and, with some instruction sets, also
-# by the codes of its remainder (see ``query_blocks``). RESIDUAL_NORM is the norm of the difference
-# between the query and this approximation. CODE_NORM is the norm of the query's codes after they
-# have been multiplied by the step. OFFSET_WEIGHT is the weight by which the offsets of items are
-# multiplied. UNREFINED_RESIDUAL_NORM is the norm of the residual of the codes. All five numbers are
-# divided by the step of the query. They then have the same unit as products of codes, and can be
-# compared with them.
+# by the codes of its remainder (see ``query_blocks``). RESIDUAL_NORM is an upper bound on the norm
+# of the difference between the query and this approximation; the bound includes rounding errors
+# (SLACK), and is the factor of MAX_NORM in ``candidate_filter``. CODE_NORM is an upper bound on the
+# norm of the query's codes after they have been multiplied by the step, and is the factor of
+# MAX_RESIDUAL. OFFSET_WEIGHT is the weight by which the offsets of items are multiplied.
+# UNREFINED_RESIDUAL_NORM is the RESIDUAL_NORM without the remainder. All five numbers are divided
+# by the step of the query. They then have the same unit as products of codes, and can be compared
+# with them.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, UNREFINED_RESIDUAL_NORM = range(5)
 N_BOUND_TERMS = 5
 # A second array of the shape (5, 32) holds the bound terms for projected codes. The first row of

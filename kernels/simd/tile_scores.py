@@ -7,7 +7,8 @@ The machine instruction that multiplies and adds depends on the instruction set:
 - AMX uses tdpbssd, which multiplies 16 x 64 signed bytes by 64 x 16 signed bytes. Scores are int32.
 - AVX512_VNNI uses vpdpbusd, with 4 multiply-adds in each of 16 lanes. Scores are int32.
 - AVX_VNNI uses vpdpbusd in registers of 8 lanes. Scores are int32.
-- AVX2 uses vpmaddubsw, vpaddw and vpmaddwd, which add 4 products in int16. Scores are int32.
+- AVX2 uses vpmaddubsw, vpaddw and vpmaddwd, which add 8 products in int16, or 4 if there is only
+  one query. Scores are int32.
 - AVX512_FLOAT multiplies float32 numbers of 8 items and 32 queries, in 16 registers of 16 lanes.
 - GENERIC multiplies float32 numbers of 4 items and 8 queries, in 8 registers of 4 lanes, and runs
   on any CPU.
