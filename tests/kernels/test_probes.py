@@ -34,7 +34,7 @@ def test_multiply_registers_counts_multiply_adds():
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="vector IR needs the compiler")
 @pytest.mark.parametrize(
     ("isa", "at_once"),
-    [("vnni", 16 * 16 * 4), ("avx2", 4 * 8 * 8), ("amx", 4 * 16 * 16 * 64)],
+    [("vnni", 16 * 16 * 4), ("avx2", 4 * 8 * 16), ("amx", 4 * 16 * 16 * 64)],
 )
 def test_multiply_registers_counts_those_of_int8(isa, at_once):
     if isa not in cpu.supported_isas():
