@@ -10,10 +10,6 @@ from fastcos.kernels.select import (
     sort_best_first,
 )
 
-# These tests are slow, because each compiles one function separately. All searches contain these
-# functions, and their default tests include ties, NaN and lists of any length.
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000, 5000])
 @pytest.mark.parametrize("values", [3, 10**9])
@@ -28,7 +24,7 @@ def test_sort_best_first_sorts_by_key_then_column(count, values):
     np.testing.assert_array_equal(keys[count:], expected[2])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("values", [1, 3, 10**6])
 def test_kth_largest_equals_sort(values, dtype):
     rng = np.random.default_rng(values)
