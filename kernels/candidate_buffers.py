@@ -268,7 +268,7 @@ def _score_front(metric_type, i, query, n_front, queries, items, block, candidat
         scratch.rows[entry] = items.row_of_slot[candidates.entries[i, entry] & 0xFFFFFFFF]
     score_pairs(
         metric_type, queries.rows, query, queries.norms[query], items.rows, items.norms,
-        items.offsets, scratch.rows, n_front, scratch.scores,
+        items.bias, scratch.rows, n_front, scratch.scores,
     )  # fmt: skip
     _merge_scores(i, n_front, scratch, candidates)
     _raise_threshold(i, query, queries, block, candidates)
@@ -326,7 +326,7 @@ def _score_together(
     scores = np.empty(rows.shape[0])
     score_pairs_by_item(
         metric_type, query_numbers, rows, order, queries.rows, queries.norms, items.rows,
-        items.norms, items.offsets, scores,
+        items.norms, items.bias, scores,
     )  # fmt: skip
     _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch)
 

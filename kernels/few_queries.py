@@ -365,14 +365,14 @@ def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffer
 
 @borrowing_kernel
 def score_reaching(
-    i, lo, k, threshold, previous_guess, use_upper_bound, queries, items, codes, products,
+    i, lo, k, threshold, previous_guess, allow_for_rounding, queries, items, codes, products,
     largest_products, buffers, n_best, kth_score,
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    If use_upper_bound is false, the product of a slot is compared with the threshold. If
-    use_upper_bound is true, the threshold is first lowered by the largest possible rounding error,
-    so that the upper bound of the product is compared with the original threshold. Slots
+    If allow_for_rounding is false, the product of a slot is compared with the threshold. If
+    allow_for_rounding is true, the threshold is first lowered by the largest possible rounding
+    error, so that the upper bound of the product is compared with the original threshold. Slots
     whose products reach `previous_guess` are skipped, because an earlier call has scored them. The
     function returns the number of best rows in the buffers, and the k-th best score.
     """
@@ -380,7 +380,7 @@ def score_reaching(
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0
     data, row_size, zero = items.rows.data.reshape(-1), items.rows.data.shape[1], np.float32(0.0)
     weight, residual_norm, code_norm = codes.bound_terms[OFFSET_WEIGHT, i], zero, zero
-    if use_upper_bound:
+    if allow_for_rounding:
         residual_norm = codes.bound_terms[RESIDUAL_NORM, i]
         code_norm = codes.bound_terms[CODE_NORM, i]
     for p in range(largest_products.shape[0]):
@@ -417,7 +417,7 @@ def _score_rows(i, n_rows, k, queries, items, buffers, n_best, kth_score):
     best_scores, best_rows = buffers.best_scores, buffers.best_rows
     score_pairs(
         items.metric_type, queries.rows, i, queries.norms[i], items.rows, items.norms,
-        items.offsets, buffers.rows, n_rows, buffers.scores,
+        items.bias, buffers.rows, n_rows, buffers.scores,
     )  # fmt: skip
     for at in range(n_rows):
         best_scores[n_best], best_rows[n_best] = buffers.scores[at], buffers.rows[at]

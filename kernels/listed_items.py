@@ -23,7 +23,7 @@ _AHEAD = 8
 def score_listed_items(lo, hi, scoring, query_numbers, rows, min_norm, scores):
     """Set scores[e] to the score of query query_numbers[e] and item rows[e], for lo <= e < hi.
 
-    `scoring` is a PairScoring. The fields item_norms and item_offsets of `scoring` are not read,
+    `scoring` is a PairScoring. The fields item_norms and item_bias of `scoring` are not read,
     because the kernel computes the norms itself and adds no offsets. The queries and the items are
     both float32 or both float64, and `query_numbers` and `rows` (m,) are int64. The output `scores`
     (m,) float64 holds the scores that pair_scores.score_pairs computes without offsets. A score is

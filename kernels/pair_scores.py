@@ -25,24 +25,23 @@ _BUCKETS = 2048
 # If there are at most this many pairs, they are scored in their original order, because sorting
 # them would take more time than it would save.
 _FEW_PAIRS = 256
-# The values of ``metric_type``. With DOT, a score is the inner product plus an offset. With COSINE,
-# a score is the cosine. With EUCLIDEAN, a score is minus the squared Euclidean distance.
+# The values of ``metric_type``. With DOT, a score is the inner product plus the bias of the item.
+# With COSINE, a score is the cosine. With EUCLIDEAN, a score is minus the squared Euclidean
+# distance.
 DOT = 0
 COSINE = 1
 EUCLIDEAN = 2
 
 
 @borrowing_kernel
-def score_pairs(
-    metric_type, queries, query, query_norm, items, norms, offsets, rows, count, scores
-):
+def score_pairs(metric_type, queries, query, query_norm, items, norms, bias, rows, count, scores):
     """Score the items rows[:count] for one query in float64; write the scores to scores[:count].
 
     `queries` (n, d) and `items` (p, d) are Rows, and `query` is the number of the query. `norms`
-    (p,) holds the norms of the items. `offsets` holds the offsets of the items, or is empty if all
-    offsets are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a score is the
-    inner product of x and y, plus the offset. With COSINE, a score is the inner product divided by
-    |x| |y| and clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, a score is -|x - y|^2,
+    (p,) holds the norms of the items. `bias` holds the bias of each item, or is empty if no item
+    has a bias. `rows` holds item numbers, and `scores` is float64. With DOT, a score is the inner
+    product of x and y, plus the bias of the item. With COSINE, a score is the inner product divided
+    by |x| |y| and clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, a score is -|x - y|^2,
     computed from differences. Computing the score from norms and an inner product would lose
     significant digits for near-duplicates.
     """
@@ -56,8 +55,8 @@ def score_pairs(
             metric_type, queries, (query, query), items, numbers
         )
     if metric_type == DOT:
-        for entry in range(count if offsets.shape[0] > 0 else 0):
-            scores[entry] += offsets[rows[entry]]
+        for entry in range(count if bias.shape[0] > 0 else 0):
+            scores[entry] += bias[rows[entry]]
     elif metric_type != EUCLIDEAN:
         for entry in range(count):
             scores[entry] = cosine(scores[entry], query_norm * norms[rows[entry]])
@@ -71,7 +70,7 @@ def score_items(scoring, query, rows, count, scores):
     """
     score_pairs(
         scoring.metric_type, scoring.queries, query, scoring.query_norms[query], scoring.items,
-        scoring.item_norms, scoring.item_offsets, rows, count, scores,
+        scoring.item_norms, scoring.item_bias, rows, count, scores,
     )  # fmt: skip
 
 
@@ -150,7 +149,7 @@ def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, scor
 
 @borrowing_kernel
 def score_pairs_by_item(
-    metric_type, query_numbers, rows, order, queries, query_norms, items, norms, offsets, scores
+    metric_type, query_numbers, rows, order, queries, query_norms, items, norms, bias, scores
 ):
     """Write the score of query query_numbers[e] and item rows[e] to scores[e], for every pair e.
 
@@ -165,8 +164,8 @@ def score_pairs_by_item(
         if metric_type == COSINE:
             norm = query_norms[query_numbers[entry]] * norms[row]
             scores[entry] = cosine(scores[entry], norm)
-        elif metric_type == DOT and offsets.shape[0] > 0:
-            scores[entry] += offsets[row]
+        elif metric_type == DOT and bias.shape[0] > 0:
+            scores[entry] += bias[row]
 
 
 @kernel

@@ -103,7 +103,7 @@ class PairScoring(NamedTuple):
     query_norms, item_norms : float64 array (n,) and (m,)
         The norms of the rows. If the kernel itself computes the norms of the items, `item_norms` is
         empty.
-    item_offsets : float64 array (m,)
+    item_bias : float64 array (m,)
         For each item, the number that is added to its inner products; empty if all numbers are 0.
     """
 
@@ -112,7 +112,7 @@ class PairScoring(NamedTuple):
     query_norms: Any
     items: Any
     item_norms: Any
-    item_offsets: Any
+    item_bias: Any
 
 
 class QueryFilters(NamedTuple):
@@ -206,8 +206,8 @@ class Items(NamedTuple):
         The instruction set of the tiles; see ``simd.instruction_sets``.
     metric_type : int
         DOT, COSINE or EUCLIDEAN of ``pair_scores``.
-    rows, norms, offsets : as in PairScoring
-        The fields `items`, `item_norms` and `item_offsets` of PairScoring.
+    rows, norms, bias : as in PairScoring
+        The fields `items`, `item_norms` and `item_bias` of PairScoring.
     row_of_slot, packed, small_offsets, statistics : as in ItemPanels
         The fields of ItemPanels. If rows are searched without packing, `packed` holds the rows
         themselves. If the items have a projection, the panels of `packed` are laid out by item,
@@ -233,7 +233,7 @@ class Items(NamedTuple):
     metric_type: Any
     rows: Any
     norms: Any
-    offsets: Any
+    bias: Any
     row_of_slot: Any
     packed: Any
     words: Any
@@ -326,7 +326,7 @@ class ItemAddresses(NamedTuple):
 # first entry is the address of an array, and the second entry is its number of elements. For the
 # field `rows`, this array holds the bytes of the rows.
 ARRAYS_OF_ITEMS = (
-    "rows", "norms", "offsets", "row_of_slot", "packed", "small_offsets", "statistics", "shift",
+    "rows", "norms", "bias", "row_of_slot", "packed", "small_offsets", "statistics", "shift",
     "signs", "tile_configuration", "scaling",
 )  # fmt: skip
 # The table of an ItemAddresses continues with these fields of Projection. Each field takes two

@@ -294,7 +294,7 @@ def packed_items(
         metric_type=METRIC_TYPES[metric_type],
         rows=records.rows_of(items.rows),
         norms=items.norms,
-        offsets=items.bias,
+        bias=items.bias,
         row_of_slot=row_of_slot,
         packed=packed,
         words=layout.words,

@@ -380,7 +380,7 @@ def _zero_queries(packed: PackedItems, queries: EncodedRows) -> Integers:
     search as other queries.
     """
     zero_queries = np.flatnonzero(queries.norms == 0)
-    if packed.metric_type == "euclidean" or packed.arrays.offsets.any():
+    if packed.metric_type == "euclidean" or packed.arrays.bias.any():
         return zero_queries[:0]
     # The norm of a row of tiny numbers may be 0 although the row is not zero.
     return zero_queries[~queries.rows[zero_queries].any(axis=1)]

@@ -37,19 +37,19 @@ def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
 
 
 def _scoring(
-    metric_type: str, queries: EncodedRows, items: Rows, norms: Floats, offsets: Floats
+    metric_type: str, queries: EncodedRows, items: Rows, norms: Floats, bias: Floats
 ) -> Any:
     _require(queries.rows.shape[1:] == items.shape[1:], "queries and items of the same width")
     _require(len(queries.norms) == len(queries.rows), "a norm for each query")
     _require(len(norms) in (0, len(items)), "a norm for each item")
-    _require(len(offsets) in (0, len(items)), "an offset for each item")
+    _require(len(bias) in (0, len(items)), "a bias for each item")
     return records.PairScoring(
         METRIC_TYPES[metric_type],
         records.rows_of(queries.rows),
         validation.read_only(queries.norms),
         records.rows_of(items),
         validation.read_only(norms),
-        validation.read_only(offsets),
+        validation.read_only(bias),
     )
 
 
