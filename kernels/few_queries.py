@@ -16,14 +16,14 @@ usually there is one range. The kernel takes the following steps:
    quantisation step, so the products of slots in different panels cannot be compared directly. The
    kernel therefore multiplies each product by the quantisation step of its panel, which gives an
    *estimate*. If items have offsets, the largest weighted offset of the panel is added to the
-   estimate. The *first* threshold is a guess. Each panel has one largest estimate, and the
-   first threshold is the r-th largest of these numbers. A slot is scored if its estimate reaches
-   the first threshold, or misses it by no more than one unit of the products.
-   In the code, r is called `rank`, and the first value of r is called `first_rank`. The planner
-   estimates the number of panels that contain at least one of the best slots, and chooses this
-   number as the first value of r (``fastcos.search.task_grid.guess_rank``). If there are many
-   panels, the first value of r is a little more than k. If a panel often contains several of the k
-   best slots, the first value of r is less than k. The rank r is at most the number of panels.
+   estimate. The *first* threshold is a guess. Each panel has one largest estimate, and the first
+   threshold is the r-th largest of these numbers. A slot is scored if its estimate reaches the
+   first threshold, or misses it by no more than one unit of the products. In the code, r is called
+   `rank`, and the first value of r is called `first_rank`. The planner estimates the number of
+   panels that contain at least one of the best slots, and chooses this number as the first value of
+   r (``fastcos.search.task_grid.guess_rank``). If there are many panels, the first value of r is a
+   little more than k. If a panel often contains several of the k best slots, the first value of r
+   is less than k. The rank r is at most the number of panels.
 5. The k-th best score among all slots cannot be lower than the k-th best score among the slots that
    step 4 scored in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot
    that step 4 did not score is now scored in float64 if its upper bound reaches the proved

@@ -24,9 +24,9 @@ def score_listed_items(lo, hi, scoring, query_numbers, rows, min_norm, scores):
     """Set scores[e] to the score of query query_numbers[e] and item rows[e], for lo <= e < hi.
 
     `scoring` is a PairScoring. The fields item_norms and item_bias of `scoring` are not read,
-    because the kernel computes the norms itself and adds no offsets. The queries and the items are
+    because the kernel computes the norms itself and adds no bias. The queries and the items are
     both float32 or both float64, and `query_numbers` and `rows` (m,) are int64. The output `scores`
-    (m,) float64 holds the scores that pair_scores.score_pairs computes without offsets. A score is
+    (m,) float64 holds the scores that pair_scores.score_pairs computes without a bias. A score is
     NaN if the norm of the item is not finite or is below min_norm. The kernel takes O((hi - lo) d)
     time, where d is the number of columns.
     """
