@@ -43,6 +43,7 @@ from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.parallel import memmap
+from fastcos.search.execute import read_batch
 from fastcos.search.filters import no_exclusions
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.output_directory import fingerprint
@@ -151,13 +152,14 @@ def top_k(
     client = get_client() if client is None else client
     memory = _memory_per_task(client, working_memory)
     search = _check_search(queries, items, k, measure, exclude_self, memory)
-    fitted, request = search.open()
-    n, m = len(request.queries), fitted.n_items
+    fitted, query_rows = search.open()
+    n, m = len(query_rows), fitted.n_items
     with Checkpoint(
         out,
-        {**fingerprint(request, fitted.rows, fitted.measure), "exclude_self": search.exclude_self},
+        fingerprint(fitted.rows, query_rows, SearchRequest(search.k), fitted.measure)
+        | {"exclude_self": search.exclude_self},
         {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)},
-        min(fitted.batch_size(request, search.options()), queries_per_task(n)),
+        min(fitted.batch_size(query_rows, search.k, search.options()), queries_per_task(n)),
     ) as run:
         step = items_per_task(-(-n // run.block), m)
         ranges = [(lo, min(m, lo + step)) for lo in range(0, m, step)]
@@ -269,7 +271,7 @@ def _evaluate(file: str, cell: Any) -> Any:
 
 
 class _Search(NamedTuple):
-    """A search request as it is sent to each task, with paths of files instead of arrays."""
+    """A search as it is sent to each task, with paths of files instead of arrays."""
 
     queries: str
     items: str | None
@@ -278,15 +280,11 @@ class _Search(NamedTuple):
     exclude_self: bool
     memory: float
 
-    def open(self) -> tuple[MappedItems, SearchRequest]:
-        """Return the items and the search request.
-
-        The rows of the items and of the queries are memory maps of the files.
-        """
+    def open(self) -> tuple[MappedItems, Any]:
+        """Return the items and the queries, whose rows are memory maps of the files."""
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
-        request = SearchRequest(queries, self.k, None, None, None)
-        return MappedItems(get_measure(self.measure), items), request
+        return MappedItems(get_measure(self.measure), items), queries
 
     def options(self) -> ExecutionOptions:
         """Return the number of threads and the memory that a task may use on this worker."""
@@ -297,15 +295,11 @@ class _Search(NamedTuple):
 
         This method runs on a worker.
         """
-        items, request = self.open()
-        if self.exclude_self:
-            exclusions = no_exclusions(len(request.queries), exclude_self=True)
-            request = request._replace(exclusions=exclusions)
-        options = self.options()
-        queries = request.read_batch(
-            items.measure, items.segments, slice(lo, hi), lo, options.n_threads
-        )
-        return search_segments(items, request, options, queries, range(first, last))
+        items, queries = self.open()
+        exclusions = no_exclusions(len(queries), exclude_self=True) if self.exclude_self else None
+        request, options = SearchRequest(self.k, exclusions=exclusions), self.options()
+        batch = read_batch(items, queries, request, slice(lo, hi), lo, options.n_threads)
+        return search_segments(items, batch, request, options, range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
         """Return the final indices and scores for queries [lo, hi).
@@ -313,10 +307,9 @@ class _Search(NamedTuple):
         ``best`` contains the best items of the queries with their raw scores, merged over all
         ranges of items. This method runs on a worker.
         """
-        items, request = self.open()
-        return neighbors_of(
-            items.measure, memmap.read_rows("queries", request.queries, lo, hi), *best, None
-        )
+        items, queries = self.open()
+        rows = memmap.read_rows("queries", queries, lo, hi)
+        return neighbors_of(items.measure, rows, *best, None)
 
 
 def _check_search(

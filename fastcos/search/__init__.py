@@ -12,10 +12,11 @@ rows are in memory or in a file. A search takes this path through the modules::
         |  if it returns None, because this search cannot be prepared:
         v
     (top_k begins here)
-        |  SearchRequest (request), ItemSource (sources)
+        |  ItemSource (sources)         the items
+        |  SearchRequest (request)      what each query asks of the items
         v
     execute.execute                     for each batch of queries
-        |  SearchRequest.read_batch     reads, validates and encodes the queries
+        |  execute.read_batch           reads, validates and encodes the queries
         |
         |---> group_search.GroupSearch          if each query searches the items of its group
         |---> candidate_lists.best_of_lists     if each query searches its own list of items
@@ -168,7 +169,7 @@ The modules of the search:
 ``duplicates``       finds groups of equal rows
 ``segments``         a segment: rows of items, their packed forms, and the sizes that a plan needs
 ``item_groups``      the group of each item, and the rows of a segment sorted by group
-``request``          the checked arguments of a search that is not prepared; batches of its queries
+``request``          what each query of a search asks of the items; a batch of queries
 ``launch``           a kernel call for few queries, complete except for the queries
 ``numpy_search``     the same search in NumPy, while the kernels are not compiled
 ``scan``             executes the plan for one segment
@@ -177,7 +178,7 @@ The modules of the search:
 ``segment_search``   searches all segments for a batch of queries
 ``candidate_lists``  searches a separate list of items for each query
 ``group_search``     searches the items in the group of each query
-``execute``          executes a request
+``execute``          divides the queries into batches, reads and searches each batch
 ``top_k``            ``top_k``, which checks its arguments and executes the request
 ``output_directory`` the directory of results, in which an interrupted ``top_k`` resumes
 ``explain``          describes a plan in words; ``estimate`` computes its bytes and seconds

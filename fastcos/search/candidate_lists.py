@@ -33,12 +33,12 @@ _PADDED_ROWS = 1 << 10
 
 
 def best_of_lists(
-    items: ItemSource, request: SearchRequest, options: ExecutionOptions, queries: QueryBatch
+    items: ItemSource, queries: QueryBatch, request: SearchRequest, options: ExecutionOptions
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items in the list of each query.
 
-    ``queries`` is one batch of the queries of the request. The search takes O(L d) time if the
-    lists of the batch have L entries in total. Items that are in no list are not read.
+    The search takes O(L d) time if the lists of the batch have L entries in total. Items that are
+    in no list are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
     last = queries.first_query + len(queries.rows)
@@ -50,7 +50,7 @@ def best_of_lists(
         options,
     )  # fmt: skip
     if options.progress is not None:
-        options.progress(last, len(request.queries))
+        options.progress(last, queries.total)
     return best
 
 

@@ -1,16 +1,18 @@
-"""Execute a request: divide its queries into batches, and search the items for each batch.
+"""Execute a request: divide the queries into batches, and search the items for each batch.
 
 ``execute`` runs the searches of dense rows that come from ``top_k``, from ``SimilarityIndex``, and
 from rows on disk. Searches that an index has prepared do not use ``execute``: the module
-``prepared`` runs them. ``execute`` divides the queries into batches that fit the working memory.
-The request determines the method by which a batch is searched::
+``prepared`` runs them. ``execute`` divides the queries into batches that fit the working memory,
+and ``read_batch`` reads, validates and encodes the queries of a batch. The request determines the
+method by which a batch is searched::
 
     each query finds items of its group        group_search.GroupSearch
     each query has a list of items             candidate_lists.best_of_lists
     all queries may find the same items        segment_search.search_segments
 
 The search of a batch returns positions and raw scores, which ``neighbors_of`` converts to results.
-Workers of a cluster call ``search_segments`` directly, each for a part of the items.
+Workers of a cluster call ``read_batch`` and ``search_segments`` directly, each worker for a part of
+the queries and of the items.
 """
 
 import functools
@@ -20,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel
+from fastcos.parallel import memmap
 from fastcos.search.candidate_lists import best_of_lists
+from fastcos.search.filters import no_exclusions
 from fastcos.search.group_search import GroupSearch
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.rankings import Ranking
@@ -28,17 +32,24 @@ from fastcos.search.request import QueryBatch, SearchRequest
 from fastcos.search.results import Neighbors, neighbors_of
 from fastcos.search.segment_search import search_segments
 from fastcos.search.sources import ItemSource
+from fastcos.similarity.encoded_rows import encode_queries
+from fastcos.validation import Integers
 
 
 def execute(
-    items: ItemSource, request: SearchRequest, options: ExecutionOptions, results: Any = None
+    items: ItemSource,
+    queries: Any,
+    request: SearchRequest,
+    options: ExecutionOptions,
+    results: Any = None,
 ) -> Neighbors:
-    """Answer a request: read and search every batch of queries, and convert rankings to results.
+    """Return the neighbours that the request asks for, among these items, for each of the queries.
 
+    ``queries`` (n, d) are rows in memory or in a memory map; they may be of a low-precision type.
     If ``results`` is a ``storage.checkpoint.Checkpoint``, the neighbours of each batch are written
     to the files of the checkpoint and are not kept in memory.
     """
-    n, k = request.queries.shape[0], request.k
+    n, k = len(queries), request.k
     if not (n and k):
         return Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
     search = _batch_search(items, request, options)
@@ -46,7 +57,7 @@ def execute(
     order = None if request.groups is None else request.groups.order
     batches: Iterator[tuple[int, int]]
     if results is None:
-        size = items.batch_size(request, options)
+        size = items.batch_size(queries, k, options)
         batches = iter([(lo, min(n, lo + size)) for lo in range(0, n, size)])
         is_one_batch = n <= size and order is None
         shape = 0 if is_one_batch else n, k  # one batch is returned without a copy
@@ -55,10 +66,10 @@ def execute(
         batches, is_one_batch = results.missing(), False
     for lo, hi in batches:
         numbers = slice(lo, hi) if order is None else order[lo:hi]
-        queries = request.read_batch(items.measure, items.segments, numbers, lo, options.n_threads)
-        positions, raw_scores = search(queries)
+        batch = read_batch(items, queries, request, numbers, lo, options.n_threads)
+        positions, raw_scores = search(batch)
         neighbors = neighbors_of(
-            items.measure, queries.rows, positions, raw_scores, request.min_score
+            items.measure, batch.rows, positions, raw_scores, request.min_score
         )
         if is_one_batch:
             return neighbors
@@ -69,11 +80,39 @@ def execute(
     return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
 
 
+def read_batch(
+    items: ItemSource,
+    queries: Any,
+    request: SearchRequest,
+    numbers: slice | Integers,
+    first_query: int,
+    n_threads: int,
+) -> QueryBatch:
+    """Read, validate and encode the queries with these indices, and return them as a batch.
+
+    The measure of the items must already be fitted. ``first_query`` is the number of queries in all
+    earlier batches.
+    """
+    if isinstance(numbers, slice):
+        rows = memmap.read_rows("queries", queries, numbers.start, numbers.stop)
+    else:  # the request has groups, so the queries are in memory
+        rows = queries[numbers]
+    exclusions = no_exclusions(len(rows))
+    if request.exclusions is not None:
+        exclusions = request.exclusions.take(numbers)
+    encoded = items.encoded_queries(queries)
+    if encoded is None:
+        encoded = encode_queries(items.measure, rows, n_threads)
+    elif len(rows) < len(queries) or not isinstance(numbers, slice):
+        encoded = encoded.take(numbers)
+    return QueryBatch(first_query, len(queries), rows, encoded, exclusions)
+
+
 def _batch_search(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions
 ) -> Callable[[QueryBatch], Ranking]:
-    """Return the function that finds the best items for a batch of queries of this request."""
+    """Return the function that finds the best items for a batch of queries."""
     if request.groups is not None:
         return GroupSearch(items, request, options).best_of
     search = search_segments if request.lists is None else best_of_lists
-    return functools.partial(search, items, request, options)
+    return functools.partial(search, items, request=request, options=options)

@@ -238,8 +238,8 @@ def explain_source(
     # The plan of a search does not depend on the values of the queries. Only the number of queries
     # and the number of their columns matter, so the search is planned for an array of zeros.
     queries = np.broadcast_to(np.float32(0), (n_queries, n_columns))
-    request = SearchRequest(queries, k, allowed_positions, None, None)
-    batch = min(n_queries, items.batch_size(request, options))
+    request = SearchRequest(k, allowed_positions)
+    batch = min(n_queries, items.batch_size(queries, k, options))
     reasons: tuple[str, ...] = ()
     is_bounded = is_upper_bounded(items.measure)
     if is_bounded:
@@ -251,7 +251,7 @@ def explain_source(
         )
     planned: list[_Planned] = []
     if items.segments:
-        for segment, allowed, _, memory in items.tasks(request, options, None):
+        for segment, allowed, _, memory in items.tasks(queries, request, options, None):
             segment_options = options._replace(working_memory=memory)
             segment_request = scan.SegmentRequest(k, no_exclusions(1), allowed, None, items.n_live)
             if is_bounded:
@@ -263,7 +263,7 @@ def explain_source(
             machine = scan.machine_of(segment_options, config.isa())
             planned.append((segment.sizes(items.n_live), request_sizes, machine, plan))
     else:
-        blocks = block_sizes(items.rows, request, items.measure, options)
+        blocks = block_sizes(items.rows, queries, k, items.measure, options)
         machine = scan.machine_of(options._replace(working_memory=blocks.memory), config.isa())
         for first in range(0, items.n_items, blocks.items):
             n = min(blocks.items, items.n_items - first)

@@ -47,7 +47,7 @@ _NO_THRESHOLD = np.float32(-3e38)
 class GroupSearch:
     """The search of a request in which each query finds only items of its group.
 
-    The constructor chooses how each group is searched, once for all queries of the request. The
+    The constructor chooses how each group is searched, once for all queries of the search. The
     method ``best_of`` searches one batch of queries. The batches contain the queries in the order
     of their groups.
     """
@@ -62,7 +62,7 @@ class GroupSearch:
         self._orders = [
             groups.items.order_of(segment, request.allowed_positions) for segment in items.segments
         ]
-        n_groups, n_columns = len(groups.items.labels), request.queries.shape[1]
+        n_groups, n_columns = len(groups.items.labels), items.rows.shape[1]
         n_queries = np.bincount(self._codes[self._codes >= 0], minlength=n_groups)
         n_items: Integers = sum(
             (np.diff(order.starts) for order in self._orders), np.zeros(n_groups, np.int64)
@@ -94,7 +94,7 @@ class GroupSearch:
         else:
             ranking = self._search_apart(queries, codes, places, is_segment)
         if self._options.progress is not None:
-            self._options.progress(queries.first_query + n, len(self._codes))
+            self._options.progress(queries.first_query + n, queries.total)
         return ranking
 
     def _search_apart(
@@ -132,7 +132,7 @@ class GroupSearch:
         k = min(self._request.k, int(self._n_items[group]))
         # The segments contain only items that the request allows.
         request = self._request._replace(k=k, allowed_positions=None)
-        return search_segments(items, request, self._options._replace(progress=None), queries)
+        return search_segments(items, queries, request, self._options._replace(progress=None))
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
         """Search the groups of these queries together, without a separate segment for any group."""

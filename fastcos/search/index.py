@@ -425,11 +425,12 @@ class SimilarityIndex:
                 neighbors = Neighbors(answer.indices, answer.scores)
                 return state.with_ids(drop_positions(neighbors, dropped_positions, k))
         request = as_request(
-            Q, n_positions, min(k + len(dropped_positions), state.n_live), allowed=filters.allowed,
-            exclude=filters.exclude, min_score=as_min_score(min_score, measure, self.model),
-            lists=filters.lists, groups=query_groups,
+            len(Q), n_positions, min(k + len(dropped_positions), state.n_live),
+            allowed=filters.allowed, exclude=filters.exclude,
+            min_score=as_min_score(min_score, measure, self.model), lists=filters.lists,
+            groups=query_groups,
         )  # fmt: skip
-        neighbors = execute(state.items, request, options)
+        neighbors = execute(state.items, Q, request, options)
         return state.with_ids(padded(drop_positions(neighbors, dropped_positions, k), k))
 
     def similar(
@@ -684,8 +685,8 @@ class SimilarityIndex:
         indices, scores = neighbors_of(measure, Q, positions, raw_scores, None)
         if not state.n_live:
             return Rescored(indices, scores, np.zeros(len(Q), np.int64))
-        request = as_request(Q, state.n_positions, min(k, state.n_live))
-        nearest = execute(state.items, request, options).indices
+        request = as_request(len(Q), state.n_positions, min(k, state.n_live))
+        nearest = execute(state.items, Q, request, options).indices
         return Rescored(indices, scores, n_missing(nearest, indices, state.n_positions))
 
     # --- The files of the index: save, open, refresh ---

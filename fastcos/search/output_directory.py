@@ -15,34 +15,33 @@ from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 
 
 def results_in_directory(
-    request: SearchRequest, X: Any, measure: Measure, options: ExecutionOptions, out: Any
-) -> Checkpoint:
+    X: Any, queries: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions,
+    out: Any,
+) -> Checkpoint:  # fmt: skip
     """Return the checkpoint in the directory ``out``, to which batches of results are written.
 
-    If the directory contains results of an interrupted run of the same request, this run is
-    resumed.
+    If the directory contains results of an interrupted run of the same search, this run is resumed.
     """
-    n, k = request.queries.shape[0], request.k
-    is_mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
+    n, k = len(queries), request.k
+    is_mapped = memmap.is_on_disk(X) or memmap.is_on_disk(queries)
     costs = cost_model.COSTS
     min_batch = costs.min_written_queries_on_disk if is_mapped else costs.min_written_queries
     batch = rows_per_block(X.shape[0] * X.shape[1], minimum=min_batch)
     if is_mapped:
-        batch = min(batch, block_sizes(X, request, measure, options).queries)
+        batch = min(batch, block_sizes(X, queries, k, measure, options).queries)
     arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}
-    return Checkpoint(out, fingerprint(request, X, measure), arrays, batch)
+    return Checkpoint(out, fingerprint(X, queries, request, measure), arrays, batch)
 
 
-def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, Any]:
+def fingerprint(X: Any, queries: Any, request: SearchRequest, measure: Measure) -> dict[str, Any]:
     """Return JSON values that identify everything on which the result of a search depends."""
     # The hash that joblib computes depends on every bit of the arrays of a measure. joblib is
     # imported only here, because its import takes 0.2 s.
     import joblib
 
-    is_self_join = request.queries is X
     return {
-        "queries": memmap.fingerprint(request.queries),
-        "items": "the queries" if is_self_join else memmap.fingerprint(X),
+        "queries": memmap.fingerprint(queries),
+        "items": "the queries" if queries is X else memmap.fingerprint(X),
         "k": request.k,
         "measure": [measure.name, joblib.hash(vars(measure))],
         "permitted": _fingerprints(request.allowed_positions, *(request.lists or ())),

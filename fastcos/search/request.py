@@ -1,15 +1,15 @@
-"""Validate the arguments of a search, and read its queries.
+"""Validate the arguments of a search: its rows, its minimal score, and what each query may find.
 
 ``as_input_rows`` validates rows, and ``as_threshold`` validates the minimal score. ``as_request``
-validates the items that each query is allowed to find, and returns a ``SearchRequest`` for
-``execute``. A prepared search (``prepared``) skips this module if its queries need no validation.
+validates the items that each query is allowed to find, and returns a ``SearchRequest``. A request
+does not contain the queries: ``execute`` receives the items, the queries and the request. A
+prepared search (``prepared``) skips this module if its queries need no validation.
 
 Queries in memory are validated before the search. Memory-mapped queries and low-precision queries
-are read and validated batch by batch (``SearchRequest.read_batch``). Every search method receives
-its queries as a ``QueryBatch``.
+are read and validated batch by batch (``execute.read_batch``). Every search method receives its
+queries as a ``QueryBatch``.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,9 +24,8 @@ from fastcos.search.filters import (
 )
 from fastcos.search.item_groups import QueryGroups
 from fastcos.search.model_check import check_same_model
-from fastcos.search.segments import Segment
-from fastcos.similarity.base import BaseMeasure, Measure, capabilities
-from fastcos.similarity.encoded_rows import EncodedRows, encode_queries
+from fastcos.similarity.base import Measure, capabilities
+from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers, Rows
 
 # The largest min_score that is accepted for cosine. The limit is above 1, because a cosine that a
@@ -40,7 +39,9 @@ class QueryBatch(NamedTuple):
     Attributes
     ----------
     first_query : int
-        The number of queries in all earlier batches of the request.
+        The number of queries in all earlier batches of the search.
+    total : int
+        The number of queries in all batches of the search, for progress reports.
     rows : ndarray (n, d)
         The queries as valid rows in memory.
     encoded : EncodedRows
@@ -50,6 +51,7 @@ class QueryBatch(NamedTuple):
     """
 
     first_query: int
+    total: int
     rows: Rows
     encoded: EncodedRows
     exclusions: ExcludedItems
@@ -58,21 +60,18 @@ class QueryBatch(NamedTuple):
         """Return a batch of these queries; ``places`` contains their indices in ascending order."""
         if len(places) == len(self.rows):
             return self
-        return QueryBatch(
-            self.first_query,
-            self.rows[places],
-            self.encoded.take(places),
-            self.exclusions.take(places),
+        return self._replace(
+            rows=self.rows[places],
+            encoded=self.encoded.take(places),
+            exclusions=self.exclusions.take(places),
         )
 
 
 class SearchRequest(NamedTuple):
-    """A validated request, which ``execute`` answers.
+    """What each query of a search asks of the items; all fields are validated.
 
     Attributes
     ----------
-    queries : array (n, d)
-        Rows in memory or in a memory map; they may be of a low-precision type.
     k : int
         The number of neighbours per query.
     allowed_positions : ndarray or None
@@ -90,52 +89,12 @@ class SearchRequest(NamedTuple):
         ``groups`` is not None, ``lists`` is None.
     """
 
-    queries: Any
     k: int
-    allowed_positions: Integers | None
-    exclusions: ExcludedItems | None
-    min_score: float | None
+    allowed_positions: Integers | None = None
+    exclusions: ExcludedItems | None = None
+    min_score: float | None = None
     lists: tuple[Integers, Integers] | None = None
     groups: QueryGroups | None = None
-
-    def read_batch(
-        self,
-        measure: Measure,
-        segments: Sequence[Segment],
-        numbers: slice | Integers,
-        first_query: int,
-        n_threads: int,
-    ) -> QueryBatch:
-        """Read, validate and encode the queries with these indices, and return them as a batch.
-
-        ``measure`` must already be fitted to the items, and ``segments`` contains the items in
-        memory. ``first_query`` is the number of queries in all earlier batches.
-        """
-        if isinstance(numbers, slice):
-            rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
-        else:  # the request has groups, so its queries are in memory
-            rows = self.queries[numbers]
-        exclusions = no_exclusions(len(rows))
-        if self.exclusions is not None:
-            exclusions = self.exclusions.take(numbers)
-        if self.are_encoded_items(measure, segments):
-            items = segments[0].encoded
-            is_whole = isinstance(numbers, slice) and len(rows) == len(items.rows)
-            encoded = items if is_whole else items.take(numbers)
-        else:
-            encoded = encode_queries(measure, rows, n_threads)
-        return QueryBatch(first_query, rows, encoded, exclusions)
-
-    def are_encoded_items(self, measure: Measure, segments: Sequence[Segment]) -> bool:
-        """Return whether the encoded items of the only segment can serve as the encoded queries."""
-        if len(segments) != 1 or self.queries is not segments[0].rows:
-            return False
-        encode = getattr(type(measure), "encode_queries", None)
-        # Low-precision queries are converted to float32, but low-precision items are not.
-        return (
-            encode is BaseMeasure.encode_queries
-            and self.queries.dtype == segments[0].encoded.rows.dtype
-        )
 
 
 class Threshold(Protocol):
@@ -238,7 +197,7 @@ def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = 
 
 
 def as_request(
-    Q: Any,
+    n_queries: int,
     n_items: int,
     k: int,
     *,
@@ -249,14 +208,14 @@ def as_request(
     lists: tuple[Integers, Integers] | None = None,
     groups: QueryGroups | None = None,
 ) -> SearchRequest:
-    """Validate filters, and return the request of a search for the k best of ``n_items`` items.
+    """Validate filters, and return the request for the k best of ``n_items`` items for each query.
 
     If fewer than k items are allowed, the request has a smaller k, and the caller pads the results.
     ``exclude_self=True`` means that query i is item i and must not find itself. ``lists`` and
     ``groups`` must already be validated; the docstring of ``SearchRequest`` describes them. If
     ``lists`` is not None, ``allowed`` is not used.
     """
-    shape, allowed_positions = (Q.shape[0], n_items), None
+    shape, allowed_positions = (n_queries, n_items), None
     if validation.any_sparse(allowed):
         lists = as_pairs("allowed", allowed, shape)
     if lists is not None and groups is not None:
@@ -269,12 +228,12 @@ def as_request(
     elif allowed is not None:
         allowed_positions = validation.as_item_numbers("allowed", allowed, n_items)
         k = min(k, len(allowed_positions))
-    exclusions = no_exclusions(shape[0], exclude_self=True) if exclude_self else None
+    exclusions = no_exclusions(n_queries, exclude_self=True) if exclude_self else None
     if exclude is not None and not validation.is_empty_list(exclude):
-        self_rows = no_exclusions(shape[0], exclude_self=exclude_self).self_rows
+        self_rows = no_exclusions(n_queries, exclude_self=exclude_self).self_rows
         exclusions = ExcludedItems(self_rows, *as_pairs("exclude", exclude, shape))
     if min_score is not None:
         min_score = validation.as_real("min_score", min_score)
     if lists is not None and exclusions is not None:
         lists, exclusions = lists_without_pairs(lists, exclusions, n_items), None
-    return SearchRequest(Q, k, allowed_positions, exclusions, min_score, lists, groups)
+    return SearchRequest(k, allowed_positions, exclusions, min_score, lists, groups)

@@ -20,9 +20,9 @@ from fastcos.similarity.base import is_upper_bounded
 
 def search_segments(
     items: ItemSource,
+    queries: QueryBatch,
     request: SearchRequest,
     options: ExecutionOptions,
-    queries: QueryBatch,
     within: range | None = None,
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
@@ -33,9 +33,9 @@ def search_segments(
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None
-    report = _segment_progress(options.progress, queries, len(request.queries))
+    report = _segment_progress(options.progress, queries)
     best: Ranking | None = None
-    for segment, allowed_rows, share, memory in items.tasks(request, options, within):
+    for segment, allowed_rows, share, memory in items.tasks(queries.rows, request, options, within):
         if allowed_rows is not None and not allowed_rows.count:
             continue
         exclusions = queries.exclusions
@@ -60,12 +60,12 @@ def search_segments(
 
 
 def _segment_progress(
-    progress: parallel.Progress | None, queries: QueryBatch, n: int
+    progress: parallel.Progress | None, queries: QueryBatch
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
     """Return a function that makes a progress callback for a segment; None if ``progress`` is None.
 
     The returned function takes the start and the end of the segment, as fractions of the number of
-    items. The callback converts progress within the segment to progress of the whole request,
+    items. The callback converts progress within the segment to progress of the whole search,
     measured in answered queries.
     """
     if progress is None:
@@ -82,7 +82,7 @@ def _segment_progress(
             # The reported number of queries never decreases, even when some queries are searched
             # again.
             n_reported = max(n_reported, first + int(part * n_queries))
-            progress(n_reported, n)
+            progress(n_reported, queries.total)
 
         return report
 

@@ -27,7 +27,8 @@ from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import SearchRequest
 from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import BaseMeasure, Measure, require
-from fastcos.validation import Integers
+from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.validation import Integers, Rows
 
 
 class SegmentTask(NamedTuple):
@@ -75,8 +76,11 @@ class ItemSource(Protocol):
     def rows(self) -> Any:
         """The original rows of the first segment, or all rows if they are read in blocks."""
 
-    def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return how many queries form a batch whose rows and results fit in memory."""
+    def batch_size(self, queries: Any, k: int, options: ExecutionOptions) -> int:
+        """Return how many queries form a batch whose rows and k neighbours each fit in memory."""
+
+    def encoded_queries(self, queries: Any) -> EncodedRows | None:
+        """Return the encoded items if they can serve as the encoded queries, otherwise None."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source that has only the items at these positions; a search packs no other rows.
@@ -86,9 +90,9 @@ class ItemSource(Protocol):
         """
 
     def tasks(
-        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+        self, queries: Rows, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Yield the segments that must be searched for a request.
+        """Yield the segments that must be searched for a batch of queries.
 
         `within` is the range of positions to search; None stands for all items.
         """
@@ -123,21 +127,30 @@ class FittedItems:
         """The original rows of the first segment."""
         return self.segments[0].rows
 
-    def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
+    def batch_size(self, queries: Any, k: int, options: ExecutionOptions) -> int:
         """Return the number of queries per batch, as ``ItemSource.batch_size`` describes."""
-        if memmap.is_read_in_blocks(request.queries):
-            return block_sizes(self.rows, request, self.measure, options).queries
+        if memmap.is_read_in_blocks(queries):
+            return block_sizes(self.rows, queries, k, self.measure, options).queries
         # If the queries are items that are already encoded, they are not copied.
-        are_items = request.are_encoded_items(self.measure, self.segments)
-        n_columns = 0 if are_items else request.queries.shape[1]
-        return plan_batch(request.k, n_columns, options.working_memory)
+        n_columns = queries.shape[1] if self.encoded_queries(queries) is None else 0
+        return plan_batch(k, n_columns, options.working_memory)
+
+    def encoded_queries(self, queries: Any) -> EncodedRows | None:
+        """Return the encoded items if the queries are the rows of the only segment."""
+        if len(self.segments) != 1 or queries is not self.segments[0].rows:
+            return None
+        encoded = self.segments[0].encoded
+        encode = getattr(type(self.measure), "encode_queries", None)
+        # Low-precision queries are converted to float32, but low-precision items are not.
+        are_equal = encode is BaseMeasure.encode_queries and queries.dtype == encoded.rows.dtype
+        return encoded if are_equal else None
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source of the items at these positions; the items must form a single segment."""
         return FittedItems(self.measure, self.n_items, (self.segments[0].restricted_to(positions),))
 
     def tasks(
-        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+        self, queries: Rows, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
         """Yield a task for every segment, as ``ItemSource.tasks`` describes."""
         n_before, n = 0, self.n_live
@@ -180,19 +193,25 @@ class MappedItems:
         """An empty tuple: every search creates its own segments when it reads the rows."""
         return ()
 
-    def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
+    def batch_size(self, queries: Any, k: int, options: ExecutionOptions) -> int:
         """Return the number of queries per batch, as ``ItemSource.batch_size`` describes."""
-        return block_sizes(self.rows, request, self.measure, options).queries
+        return block_sizes(self.rows, queries, k, self.measure, options).queries
+
+    def encoded_queries(self, queries: Any) -> None:
+        """Return None: items that are read in blocks are not stored in encoded form."""
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
         """Return None: searches of this source always pack only the allowed rows of each block."""
         return None
 
     def tasks(
-        self, request: SearchRequest, options: ExecutionOptions, within: range | None
+        self, queries: Rows, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Read the rows in blocks, and yield the allowed rows of each block as a segment."""
-        sizes = block_sizes(self.rows, request, self.measure, options)
+        """Read the rows in blocks, and yield the allowed rows of each block as a segment.
+
+        A block fits in the working memory beside this batch of queries.
+        """
+        sizes = block_sizes(self.rows, queries, request.k, self.measure, options)
         within = range(self.n_items) if within is None else within
         for first in range(within.start, within.stop, sizes.items):
             last = min(within.stop, first + sizes.items)
@@ -257,15 +276,15 @@ def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItem
 
 
 def block_sizes(
-    X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
+    X: Any, queries: Any, k: int, measure: Measure, options: ExecutionOptions
 ) -> BlockSizes:
-    """Return how many queries and how many items fit in the working memory at once."""
+    """Return how many queries and how many items X fit in the working memory at once."""
     memory = options.working_memory
-    if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
+    if memmap.is_narrow(X) or memmap.is_narrow(queries):
         memory = min(memory, low_precision_memory(X.shape[1], X.nbytes))
-    query_bytes = _bytes_per_row(measure, "encode_queries", request.queries)
+    query_bytes = _bytes_per_row(measure, "encode_queries", queries)
     item_bytes = _bytes_per_row(measure, "encode_items", X)
-    return plan_blocks(len(request.queries), len(X), request.k, query_bytes, item_bytes, memory)
+    return plan_blocks(len(queries), len(X), k, query_bytes, item_bytes, memory)
 
 
 def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:

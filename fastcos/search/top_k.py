@@ -175,20 +175,20 @@ def top_k(
     )
     k = validation.as_neighbor_count(k, X.shape[0], without_itself=without_self)
     request = as_request(
-        Q, X.shape[0], k, exclude_self=without_self, allowed=allowed, exclude=exclude,
+        len(Q), len(X), k, exclude_self=without_self, allowed=allowed, exclude=exclude,
         min_score=min_score,
         groups=None if groups is None else _as_groups(groups, query_groups, X, items, len(Q)),
     )  # fmt: skip
     if out is None or not request.k:
-        neighbors = _fit_and_search(X, request, unfitted_measure, options, None)
+        neighbors = _fit_and_search(X, Q, request, unfitted_measure, options, None)
         return neighbors if request.k == k else padded(neighbors, k)
     validation.as_count("k", k, high=request.k)
     from fastcos.search.output_directory import results_in_directory
 
-    with results_in_directory(request, X, unfitted_measure, options, out) as results:
+    with results_in_directory(X, Q, request, unfitted_measure, options, out) as results:
         if results.is_complete:
             return Neighbors(**results.finish())
-        return _fit_and_search(X, request, unfitted_measure, options, results)
+        return _fit_and_search(X, Q, request, unfitted_measure, options, results)
 
 
 def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: int) -> QueryGroups:
@@ -207,9 +207,10 @@ def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: in
 
 
 def _fit_and_search(
-    X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
-) -> Neighbors:
-    """Fit the measure to the items X, and return the neighbours that a request asks for.
+    X: Any, queries: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions,
+    results: Any,
+) -> Neighbors:  # fmt: skip
+    """Fit the measure to the items X, and return the neighbours that each query asks for.
 
     ``results`` is passed on to ``execute.execute``, whose docstring describes this argument.
     """
@@ -220,4 +221,4 @@ def _fit_and_search(
         allowed_items = fitted_items.restricted_to(request.allowed_positions)
         if allowed_items is not None:
             fitted_items, request = allowed_items, request._replace(allowed_positions=None)
-    return execute(fitted_items, request, options, results)
+    return execute(fitted_items, queries, request, options, results)
