@@ -425,7 +425,7 @@ class SimilarityIndex:
                 neighbors = Neighbors(answer.indices, answer.scores)
                 return state.with_ids(drop_positions(neighbors, dropped_positions, k))
         request = as_request(
-            len(Q), n_positions, min(k + len(dropped_positions), state.n_live),
+            min(k + len(dropped_positions), state.n_live), len(Q), n_positions,
             allowed=filters.allowed, exclude=filters.exclude,
             min_score=as_min_score(min_score, measure, self.model), lists=filters.lists,
             groups=query_groups,
@@ -685,7 +685,7 @@ class SimilarityIndex:
         indices, scores = neighbors_of(measure, Q, positions, raw_scores, None)
         if not state.n_live:
             return Rescored(indices, scores, np.zeros(len(Q), np.int64))
-        request = as_request(len(Q), state.n_positions, min(k, state.n_live))
+        request = as_request(min(k, state.n_live), len(Q), state.n_positions)
         nearest = execute(state.items, Q, request, options).indices
         return Rescored(indices, scores, n_missing(nearest, indices, state.n_positions))
 

@@ -197,9 +197,9 @@ def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = 
 
 
 def as_request(
+    k: int,
     n_queries: int,
     n_items: int,
-    k: int,
     *,
     exclude_self: bool = False,
     allowed: Any = None,

@@ -175,7 +175,7 @@ def top_k(
     )
     k = validation.as_neighbor_count(k, X.shape[0], without_itself=without_self)
     request = as_request(
-        len(Q), len(X), k, exclude_self=without_self, allowed=allowed, exclude=exclude,
+        k, len(Q), len(X), exclude_self=without_self, allowed=allowed, exclude=exclude,
         min_score=min_score,
         groups=None if groups is None else _as_groups(groups, query_groups, X, items, len(Q)),
     )  # fmt: skip
