@@ -155,9 +155,10 @@ class CostModel:
     # starting the threads for every round takes time.
     panels_of_joined_block: int = 64
     min_panels_of_joined_block: int = 16
-    # During a self-join, every row has a buffer for candidates. For each of the k neighbours, the
-    # buffer has space for at least this number of candidates.
-    candidates_per_joined_neighbor: int = 8
+    # During a self-join, every row has a buffer for candidates, which has space for
+    # candidates_per_joined_neighbor * k + candidates_besides candidates. The buffers of all rows
+    # are in memory until the end, so they should be small.
+    candidates_per_joined_neighbor: int = 4
     # A search that scores every pair is divided into tasks. If the rows have fewer than 64 columns,
     # each task scores pairs_per_task pairs, which takes about 2 ms.
     pairs_per_task: int = 100_000

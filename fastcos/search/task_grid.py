@@ -353,8 +353,7 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 
 def capacity_of_join(k: int, costs: CostModel) -> int:
     """Return how many candidates the buffer of a row can hold during a self-join."""
-    entries = costs.candidates_per_joined_neighbor * k + costs.candidates_besides
-    return 1 << entries.bit_length()
+    return costs.candidates_per_joined_neighbor * k + costs.candidates_besides
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
