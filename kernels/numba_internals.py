@@ -118,6 +118,11 @@ HAS_INTERMEDIATE_CODE = (
     and _have(_Context, "insert_user_function")
 )
 
+# Kernels run without the GIL. They never raise an error: as in NumPy, a division of a float by zero
+# returns infinity or NaN. With Numba's other error model, each division would first test whether the
+# divisor is zero. LLVM cannot vectorise a loop that contains such a test.
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
+
 # Numba's lock. In the whole process, only the thread that holds this lock compiles.
 compiler_lock = threading.RLock() if _global_lock is None else _global_lock
 
@@ -130,7 +135,7 @@ def dispatcher_of(function, flags, turn):
     """
     # No kernel is called from C, so no C wrapper is compiled. The first audit compiles kernels, and
     # it is 5 % faster without C wrappers.
-    dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS, **flags)(function)
     if HAS_CACHE:
         dispatcher._cache = _Cache(Files(function))
     else:
@@ -272,7 +277,7 @@ def inner_dispatcher_of(function, flags):
 def uncompiled(function, **flags):
     """Return a dispatcher that produces only intermediate code, and no entries for Python or C."""
     no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
+    dispatcher = numba.njit(pipeline_class=_Inner, **no_entry, **_OPTIONS, **flags)(function)
     dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
     return dispatcher
 
