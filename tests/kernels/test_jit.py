@@ -1,4 +1,4 @@
-"""The parallel loop calls the compiled kernels of the pool, with arguments of every type."""
+"""Kernels raise no errors, and the parallel loop passes arguments of every type to them."""
 
 from typing import NamedTuple
 
@@ -39,6 +39,17 @@ def halved(lo, hi, values, out):
         out[i] = values[i] / 2
 
 
+@kernel
+def reciprocal(value):
+    return 1.0 / value
+
+
+@kernel
+def inverted(lo, hi, values, out):
+    for i in range(lo, hi):
+        out[i] = 1.0 / values[i] + reciprocal(values[i])
+
+
 CUTS = np.array([0, 3, 4, 40], np.int64)
 
 
@@ -47,6 +58,12 @@ def driven(rows_kernel, *arguments):
     prange_driver(rows_kernel)(CUTS, done, *arguments, out)
     assert done.all()
     return out
+
+
+def test_division_by_zero_raises_no_error():
+    out = np.empty(4)
+    inverted(0, 4, np.array([0.0, -0.0, 2.0, np.inf]), out)
+    assert out.tolist() == [np.inf, -np.inf, 1.0, 0.0]
 
 
 # A separate loop is compiled for each combination of types.
