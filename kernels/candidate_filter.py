@@ -3,8 +3,9 @@
 Scaling. The query `a` is scaled to a row a' of norm about 1, and the item `b` is scaled to a row b'
 of norm at most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' ·
 b' + w o. Here o is the offset of the item, and w is the weight with which the query multiplies
-offsets. The threshold tau of a query is a lower bound on the k-th largest value of K among the
-pairs of this query.
+offsets. If the score is the cosine and no shift is subtracted (see below), w o is 0, and K is the
+cosine itself. The threshold tau of a query is a lower bound on the k-th largest value of K among
+the pairs of this query.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
@@ -13,8 +14,8 @@ of SLACK.
 
 Bound. Both rows are quantised: a' = s q + e and b' = t c + f. The query has the quantisation step
 s, the integer codes q and the residual e. The item has the quantisation step t, the integer codes c
-and the residual f. A residual is the rounding error of the codes. A tile computes the integer
-product v = q · c. By the inequality of Cauchy and Schwarz,
+and the residual f. A residual is what the codes omit. A kernel computes the integer product
+v = q · c. By the inequality of Cauchy and Schwarz,
 
     a' · b' - s t v = e · b' + (s q) · f,
     |a' · b' - s t v| ≤ |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
@@ -27,12 +28,15 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
 The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
-weight of the offsets, all divided by s. With AVX2, the score v of a hit is refined. For a refined
-score, the factor of N is smaller (``query_blocks``), so the bound terms also contain the factor of
-N for scores that are not refined. The statistics of a panel are 1 / t, N, R and the range of the
-offsets. If v is computed from codes, it is compared with v_min - 1, or with an integer between
-v_min - 2 and v_min to which v_min - 1 is rounded. If a tile is computed in float32, then s = t = 1
-and R = 0. In this case, |e| is |a'| times a bound on the relative rounding error of a float32 sum.
+weight of the offsets, all divided by s. The statistics of a panel are 1 / t, N, R and the range of
+the offsets. A kernel compares v with v_min - 1 (``product_below``). The kernels for blocks of
+queries round v_min - 1 to an integer first; the integer lies between v_min - 2 and v_min.
+
+Two kinds of searches compute v in another way. If tiles multiply float32 numbers instead of codes,
+then s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding error of a float32
+sum. With AVX2, searches for blocks of queries refine some of the products, so that |e| becomes
+smaller (``query_blocks``). The bound terms therefore contain the factor of N twice: for products
+that are refined, and for products that are not.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
@@ -41,19 +45,20 @@ a score. The rounding errors of tau and of w o are proportional to |a'| |b'| + |
 least |tau|. To cover the part |w o|, W is enlarged by SLACK |w o|. Therefore, if a pair is dropped
 because of a threshold, the float64 score of the pair is strictly below this threshold.
 
-Shift. Rows of embeddings often share a common direction. If a common direction c is subtracted from
-the rows before packing, a' and b' become shorter, and every term of the bound becomes smaller. For
-unit rows, a = alpha c + a' and b = beta c + b' with alpha = a · c and beta = b · c in float64, and
+Shift. Rows of embeddings often share a common direction c, a row of norm 1. If the components of
+the rows along c are subtracted before packing, a' and b' become shorter, and every term of the
+bound becomes smaller. For unit rows, a = alpha c + a' and b = beta c + b' with alpha = a · c and
+beta = b · c in float64, and
 
     a · b = a' · b' + alpha (beta - 1) + alpha.
 
 So a · b is the sum of three terms. The first term a' · b' is the inner product of the shifted rows.
 The second term is the product of the query's weight, alpha, and the item's offset, beta - 1. The
 third term is alpha. Offsets and their weights may be positive or negative. The equation for a · b
-leaves out the terms that contain a' · c or b' · c. The products a' · c and b' · c are 0 except for
-rounding errors. The field `shift_error` of the queries, which ``fastcos.search.packing`` computes,
-is a bound on the rounding errors that the shift causes. Squared distances do not change if c is
-subtracted from both rows.
+leaves out the terms that contain a' · c, b' · c or |c|² - 1, all of which are 0 except for rounding
+errors. The field `shift_error` of the queries, which ``fastcos.search.packing`` computes, is a
+bound on the rounding errors that the shift causes. Squared distances do not change if the same row
+is subtracted from both rows.
 """
 
 import numpy as np

@@ -2,7 +2,14 @@
 
 The planner usually chooses this kernel for a search of one query among rows that are packed as int8
 codes. ``fastcos.search.launch`` calls ``search_few_queries`` once for each range of the rows, and
-usually there is one range. The kernel takes the following steps:
+usually there is one range.
+
+A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
+*slot* is the position of an item among the packed items, and a *panel* is 32 slots. Each panel has
+a quantisation step of its own. The product of the codes of a query and an item, times the
+quantisation steps of the query and the panel, approximates their score. The proof at the top of
+``candidate_filter`` shows by how much the score may exceed this approximation; the sum of both is
+the *upper bound* on the score. The kernel takes the following steps:
 
 1. The record Items is made from the addresses of its arrays. The norms of the queries are computed.
    If a norm is zero, not finite or extreme, the kernel ends without a search, and its caller
@@ -11,50 +18,42 @@ usually there is one range. The kernel takes the following steps:
    scaled, rotated and quantised when they were packed.
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
    kernel stores the product of each slot, in 4 bytes, and also stores the largest product of each
-   panel of 32 slots.
-4. The slots with the largest products are scored in float64 (``find_best``). Each panel has its own
-   quantisation step, so the products of slots in different panels cannot be compared directly. The
-   kernel therefore multiplies each product by the quantisation step of its panel, which gives an
-   *estimate*. If items have offsets, the largest weighted offset of the panel is added to the
-   estimate. The *first* threshold is a guess. Each panel has one largest estimate, and the first
-   threshold is the r-th largest of these numbers. A slot is scored if its estimate reaches the
-   first threshold, or misses it by no more than one unit of the products. In the code, r is called
-   `rank`, and the first value of r is called `first_rank`. The planner estimates the number of
-   panels that contain at least one of the best slots, and chooses this number as the first value of
-   r (``fastcos.search.task_grid.guess_rank``). If there are many panels, the first value of r is a
-   little more than k. If a panel often contains several of the k best slots, the first value of r
-   is less than k. The rank r is at most the number of panels.
+   panel.
+4. The slots with the largest products are scored in float64 (``find_best``). The products of
+   different panels cannot be compared directly, because their quantisation steps differ. The
+   largest product of each panel is therefore multiplied by the quantisation step of the panel,
+   which gives one *estimate* per panel. (If items have offsets, the largest weighted offset of the
+   panel is added.) The *first* threshold is the r-th largest estimate. A slot is scored if its
+   product, converted in the same way, reaches the first threshold, or misses it by no more than one
+   unit of the products.
 5. The k-th best score among all slots cannot be lower than the k-th best score among the slots that
    step 4 scored in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot
    that step 4 did not score is now scored in float64 if its upper bound reaches the proved
-   threshold. By the proof in ``candidate_filter``, a slot whose upper bound does not reach this
-   threshold cannot be among the k best.
+   threshold. A slot whose upper bound does not reach this threshold cannot be among the k best.
 6. The k best rows are sorted by descending score, and rows with equal scores by ascending row
    number.
 
-The first threshold decides only how many slots are scored before a threshold is proved. The
-neighbours are therefore the same for every value of r. Step 4 may find fewer than k rows, because
-the first threshold was too high or because a filter excludes rows. If step 4 finds fewer than k
-rows, r is multiplied by 4, which lowers the threshold. Step 4 is repeated until k rows have been
-found or every slot has been scored. When step 4 is repeated, no product is computed again, and no
-slot is scored twice.
+The first threshold is a guess. It decides only how many slots are scored before a threshold is
+proved, so the neighbours are the same for every value of r. In the code, r is called `rank`. The
+planner chooses its first value such that about k slots reach the first threshold
+(``fastcos.search.task_grid.guess_rank``). Step 4 may find fewer than k rows, because the first
+threshold was too high or because a filter excludes rows. In this case, r is multiplied by 4, which
+lowers the threshold, and step 4 is repeated until k rows have been found or every slot has been
+scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
 
-A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
-*slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides
-the panels into ranges, one for each task. Products are numbered within a range: the product at
-position j belongs to slot 32 lo + j, where lo is the first panel of the range.
+Python divides the panels into ranges, one for each task. Products are numbered within a range: the
+product at position j belongs to slot 32 lo + j, where lo is the first panel of the range.
 
-The result is exact for three reasons. First, the proof at the top of ``candidate_filter`` shows
-that the slots that are not scored cannot be among the best. Second, every score in the result is
-computed in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
-(``select``).
+The result is exact for three reasons. First, the slots that are not scored cannot be among the best
+(step 5). Second, every score in the result is computed in float64 from the original rows
+(``pair_scores``). Third, equal scores have a fixed order (``select``).
 
-This file shows how one query is searched; the proof in ``candidate_filter`` shows why the result is
-exact. The imported names have the following meanings:
+This file shows how one query is searched; the proof in ``candidate_filter`` shows that upper bounds
+are correct. The imported names have the following meanings:
 
 - ``items_at`` makes the record Items. It holds the original rows, the packed rows, and the
   *statistics* of each panel: the inverse of the quantisation step, the largest norms of the rows of
-  the panel and of their rounding errors, and the extreme offsets.
+  the panel and of their residuals (what quantisation omits), and the extreme offsets.
 - ``rows_of_query_bytes`` makes a record Rows of the queries. ``with_norms_and_scaling`` adds the
   norms of the queries and the factors that scale them, and returns the record Queries.
   ``are_ordinary`` checks the norms.
@@ -65,7 +64,8 @@ exact. The imported names have the following meanings:
   threshold of step 5 from a float64 score. ``product_below`` returns a number for a threshold and a
   panel: a slot of the panel can reach the threshold only if its product is above this number. The
   number is the smallest product that can reach the threshold, minus 1.
-- ``list_reaching`` lists the products of a panel that reach a number, ``passes_filters`` applies
+- ``list_reaching`` lists the products of a panel that reach a number; it compares them without
+  rounding the number to an integer. ``passes_filters`` applies
   the filters, and ``score_pairs`` computes float64 scores. ``kth_largest``, ``select_best``,
   ``keep_best`` and ``write_best`` select and sort the best of a short list of scores.
 - NEVER is a threshold above every score, so every score reaches the threshold -NEVER.
@@ -134,9 +134,9 @@ class QueryCodes(NamedTuple):
         ``multiply_run`` reads are stored 8 times in succession, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
-        For each query, the number that is added to the products of its codes. The codes of items
-        are stored with 128 added to them, so the correction of a query is -128 times the sum of the
-        query's codes.
+        For each query, the number that is added to the products of its codes. When codes of items
+        are multiplied, 128 has been added to them (``simd.tile_scores``). The correction of a query
+        is therefore -128 times the sum of the query's codes.
     bound_terms : float32 array (5, 32)
         The terms of each query's bound, one query per column. Module ``simd.panel`` describes the
         five rows of the bound terms.
@@ -313,34 +313,34 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
     is the number of the panel to which the first products belong.
     """
     n_panels = largest_products.shape[0]
-    n_best, kth_score, rank, previous_guess = 0, -np.inf, min(first_rank, n_panels), NEVER
+    n_best, kth_score, rank, previous_threshold = 0, -np.inf, min(first_rank, n_panels), NEVER
     # Step 4 of the file's docstring: slots that reach the first threshold are scored. The
     # threshold is then lowered until k rows have been found.
     while True:
-        guess = -NEVER
+        threshold = -NEVER
         if rank > 0:
-            guess = guess_threshold(i, lo, rank, -NEVER, items, codes, largest_products, buffers)
+            threshold = kth_estimate(i, lo, rank, -NEVER, items, codes, largest_products, buffers)
         n_best, kth_score = score_reaching(
-            i, lo, k, guess, previous_guess, False, queries, items, codes, products,
+            i, lo, k, threshold, previous_threshold, False, queries, items, codes, products,
             largest_products, buffers, n_best, kth_score,
         )  # fmt: skip
         if n_best >= k:
             break
         if rank == 0:
             return n_best
-        previous_guess, rank = guess, min(4 * rank, n_panels) if rank < n_panels else 0
+        previous_threshold, rank = threshold, min(4 * rank, n_panels) if rank < n_panels else 0
     # Step 5 of the file's docstring: among the slots that step 4 did not score, those whose upper
     # bounds reach the proved threshold are scored now.
     proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     n_best, _ = score_reaching(
-        i, lo, k, proved, guess, True, queries, items, codes, products, largest_products, buffers,
-        n_best, kth_score,
+        i, lo, k, proved, threshold, True, queries, items, codes, products, largest_products,
+        buffers, n_best, kth_score,
     )  # fmt: skip
     return n_best
 
 
 @inlined_kernel
-def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffers):
+def kth_estimate(i, lo, rank, minimum, items, codes, largest_products, buffers):
     """Return the `rank`-th largest of the estimates for query i; each panel has one estimate.
 
     Step 4 in the docstring of this file defines the estimates. `lo` is the number of the first
@@ -365,22 +365,22 @@ def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffer
 
 @borrowing_kernel
 def score_reaching(
-    i, lo, k, threshold, previous_guess, allow_for_rounding, queries, items, codes, products,
+    i, lo, k, threshold, previous_threshold, by_upper_bound, queries, items, codes, products,
     largest_products, buffers, n_best, kth_score,
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    If allow_for_rounding is false, the product of a slot is compared with the threshold. If
-    allow_for_rounding is true, the threshold is first lowered by the largest possible rounding
-    error, so that the upper bound of the product is compared with the original threshold. Slots
-    whose products reach `previous_guess` are skipped, because an earlier call has scored them. The
-    function returns the number of best rows in the buffers, and the k-th best score.
+    If `by_upper_bound` is false, a slot reaches the threshold if its product does. If it is true, a
+    slot reaches the threshold if the upper bound on its score does. The bound terms of the query
+    then lower the product that is required. Slots whose products reach `previous_threshold` are
+    skipped, because an earlier call has scored them. The function returns the number of best rows
+    in the buffers, and the k-th best score.
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0
     data, row_size, zero = items.rows.data.reshape(-1), items.rows.data.shape[1], np.float32(0.0)
     weight, residual_norm, code_norm = codes.bound_terms[OFFSET_WEIGHT, i], zero, zero
-    if allow_for_rounding:
+    if by_upper_bound:
         residual_norm = codes.bound_terms[RESIDUAL_NORM, i]
         code_norm = codes.bound_terms[CODE_NORM, i]
     for p in range(largest_products.shape[0]):
@@ -388,7 +388,9 @@ def score_reaching(
         min_product = product_below(threshold, residual_norm, code_norm, weight, statistics, panel)
         if np.float32(largest_products[p]) < min_product:
             continue
-        previous_min_product = product_below(previous_guess, zero, zero, weight, statistics, panel)
+        previous_min_product = product_below(
+            previous_threshold, zero, zero, weight, statistics, panel
+        )
         n_hits = list_reaching(products, p * PANEL, min_product, n_slots - panel * PANEL, hits, 0)
         for at in range(n_hits):
             product = np.float32(products[hits[at]])

@@ -119,8 +119,8 @@ HAS_INTERMEDIATE_CODE = (
 )
 
 # Kernels run without the GIL. They never raise an error: as in NumPy, a division of a float by zero
-# returns infinity or NaN. With Numba's other error model, each division would first test whether the
-# divisor is zero. LLVM cannot vectorise a loop that contains such a test.
+# returns infinity or NaN. With Numba's other error model, each division would first test whether
+# the divisor is zero. LLVM cannot vectorise a loop that contains such a test.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 # Numba's lock. In the whole process, only the thread that holds this lock compiles.

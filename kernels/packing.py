@@ -1,12 +1,12 @@
 """Packing of rows for the tiles: rows are scaled, rotated, quantised to int8 and put in panels.
 
 A row x is quantised as x = s q + e. Here s is the quantisation step, q holds the codes, which are
-integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
-are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
-change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the rounding
-errors of the two rows. The rounding error of a row has three causes: the rounding when the row is
-loaded, two transforms with at most 15 passes of butterflies each, and two further roundings. SLACK
-is more than three times as large as 2^-17.8.
+integers of at most 127 in magnitude, and e is the residual. The step s and the norms |x| and |e|
+are measured on the rotated float32 row, and |s q| is at most |x| + |e|. For up to 65,000 columns,
+rotation and rounding to float32 change an inner product by at most 2^-17.8 |x||y|. The bound
+2^-17.8 is the sum of the rounding errors of the two rows. The rounding error of a row has three
+causes: the rounding when the row is loaded, two transforms with at most 15 passes of butterflies
+each, and two further roundings. SLACK is more than three times as large as 2^-17.8.
 
 The rotation is random and orthogonal, so inner products do not change. If one coordinate of a row
 is much larger than the others, the rotation distributes this coordinate over the row. The largest

@@ -22,7 +22,7 @@ from .few_queries import (
     empty_buffers,
     encode_queries,
     find_best,
-    guess_threshold,
+    kth_estimate,
     multiply_codes,
     repeated_words,
     score_reaching,
@@ -134,10 +134,10 @@ def _find_best_of_multiplied(
     whose product is missing may be among the best k.
     """
     rank = min(first_rank, largest_products.shape[0])
-    guess = guess_threshold(i, lo, rank, dropped_below, items, codes, largest_products, buffers)
+    threshold = kth_estimate(i, lo, rank, dropped_below, items, codes, largest_products, buffers)
     n_best, kth_score = score_reaching(
-        i, lo, k, guess, NEVER, False, queries, items, codes, products, largest_products, buffers,
-        0, -np.inf,
+        i, lo, k, threshold, NEVER, False, queries, items, codes, products, largest_products,
+        buffers, 0, -np.inf,
     )  # fmt: skip
     if n_best < k:
         return -1
@@ -145,8 +145,8 @@ def _find_best_of_multiplied(
     if not proved >= dropped_below:
         return -1
     n_best, _ = score_reaching(
-        i, lo, k, proved, guess, True, queries, items, codes, products, largest_products, buffers,
-        n_best, kth_score,
+        i, lo, k, proved, threshold, True, queries, items, codes, products, largest_products,
+        buffers, n_best, kth_score,
     )  # fmt: skip
     return n_best
 
@@ -185,7 +185,7 @@ def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
     estimates or the present threshold, whichever is higher.
     """
     bound_terms = codes.bound_terms
-    bound_terms[THRESHOLD, i] = guess_threshold(
+    bound_terms[THRESHOLD, i] = kth_estimate(
         i, lo, min(rank, hi - lo), bound_terms[THRESHOLD, i], items, codes, largest_products[i],
         buffers,
     )  # fmt: skip

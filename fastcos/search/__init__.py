@@ -5,7 +5,14 @@ kinds of searches need no plan: searches in which each query has its own list of
 (``candidate_lists``, ``rescoring``), and searches that return all scores (``score_blocks``). When
 an index has planned a search, it may store the resulting calls of compiled kernels. The results of
 ``top_k(Q, X)`` and ``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, whether the
-rows are in memory or in a file. A search takes this path through the modules::
+rows are in memory or in a file.
+
+The following terms occur in most modules. A *segment* is a set of rows that are searched together;
+the rows of an index usually form one segment. The rows of a segment are usually *packed*: each row
+is quantised to int8 codes, and 32 rows form a *panel* (``fastcos.kernels.packing``). A product of
+codes gives an upper bound on a score. Rows whose upper bound is too low are dropped, and the other
+rows are scored in float64. Long rows may also have a *projection*, which consists of shorter codes
+with which most rows are dropped. A search takes this path through the modules::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, which the kernel validates; see below
@@ -33,7 +40,7 @@ A *launch* stores a compiled kernel and the arguments that do not depend on the 
 has stored a launch for a search, the search consists of these calls::
 
     SimilarityIndex.search        index         only k, n_threads or ids to drop are given
-      PreparedSearches.search     prepared      finds the stored launch of each part of the index
+      PreparedSearches.search     prepared      finds the stored launch of each segment
         Launch.run                launch        runs the launch for these queries
           match_row_type          encoded_rows  converts queries of another type without loss
           bytes_of                kernels/records, returns a read-only view of the queries
@@ -43,10 +50,10 @@ has stored a launch for a search, the search consists of these calls::
 
 To understand this path, read ``SimilarityIndex.search`` down to the first call of
 ``prepared.search``, the methods ``PreparedSearches.search`` and ``Launch.run``, and the module
-``kernels/few_queries.py``. An index usually consists of one part, so there is usually one launch.
-Launches are stored by the shape and the number type of the queries and by k; in a large index, also
-by the number of threads and the working memory. If a projection was added to the packed rows of a
-part meanwhile, the search is planned again.
+``kernels/few_queries.py``. The docstring of ``kernels/candidate_filter.py`` proves that the result
+is exact. Launches are stored by the shape and the number type of the queries and by k; in a large
+index, also by the number of threads and the working memory. If a projection was added to the packed
+rows of a segment meanwhile, the search is planned again.
 
 A projection can be added after ``fit`` has returned. For a segment of at least 4,096 rows and 192
 columns, ``fit`` may start a thread that replaces the packed rows of the segment (``projection``).
@@ -69,11 +76,11 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
 compiled only after ``fit``, the first search that needs packed rows packs them. In the first search
-with a given k and a given number of queries (at most 64), the index plans the search of each of its
-parts, and usually stores one launch per part (``prepared``). If the next search has the same k, and
-its queries have the same shape and number type, it runs the stored launches without planning. Some
-searches cannot be prepared: for example, searches with a large k, and most searches of an index
-that has grouped equal rows. If a search cannot be prepared, the index stores this fact.
+with a given k and a given number of queries (at most 64), the index plans the search of each
+segment, and usually stores one launch per segment (``prepared``). If the next search has the same
+k, and its queries have the same shape and number type, it runs the stored launches without
+planning. Some searches cannot be prepared: for example, searches with a large k, and most searches
+of an index that has grouped equal rows. If a search cannot be prepared, the index stores this fact.
 
 A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 scoring the row for 7 queries (``cost_model.CostModel.scores_per_packed_row``). The method of such a

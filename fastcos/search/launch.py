@@ -67,7 +67,8 @@ class Launch:
         rows.
     blocks : ndarray or None
         The units at which the tasks begin and end (``parallel.row_blocks``). None stands for a
-        single task, which runs in the calling thread.
+        single task, which runs in the calling thread. A search of one query has a single task if
+        its codes take less than about 16 MB.
     n_threads : int
         The number of threads that run the tasks.
     fits_all_options : bool
@@ -96,9 +97,9 @@ class Launch:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
 
         The queries must be rows in C order. The kernel computes their norms. If the launch was made
-        with ``check_norms``, the kernel also checks the norms. If a norm is zero, not finite or far
-        from 1, the kernel writes a status in place of the first row number, and the method returns
-        None.
+        with ``check_norms``, the kernel also checks the norms. If a norm is zero, not finite or
+        extreme (``query_encoding.are_ordinary``), the kernel writes a status in place of the first
+        row number, and the method returns None.
         """
         packed, n_ranges = self.packed, self.n_ranges
         queries = match_row_type(queries, packed.rows.dtype)

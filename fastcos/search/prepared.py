@@ -19,14 +19,14 @@ results.
    ``PreparedSearches.search``. ``allowed_ids`` and ``exclude_ids`` are permitted if they are the
    same for all queries. The ids are then converted to a mask; if only a few ids are excluded, they
    are dropped from the results instead.
-2. According to the plans, each part of the index is searched completely by a single launch. The
+2. According to the plans, each segment of the index is searched completely by a single launch. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. k is an int, a launch can read the queries (``_can_be_read``), and no query has a norm that is
    zero, very small or very large. No plan mentions the condition on the norms, because plans do not
    depend on the values of the queries.
 
 To understand a repeated search, read only the method ``PreparedSearches.search``. It finds and runs
-the stored launches, and converts the results of the launches. If the index has several parts, it
+the stored launches, and converts the results of the launches. If the index has several segments, it
 also calls ``_merge``. Launches are stored only for shapes and number types that a launch can read.
 If a search finds stored launches, the shape and the number type of its queries are therefore not
 checked again. ``_find_or_plan`` is called in four cases: no launches are stored, the stored
@@ -56,8 +56,8 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
 # An index remembers at most this many searches.
 _MAX_STORED = 256
-# The launches of one search. Each part of the index has one launch, which is stored together with
-# the segment of the part. For a search that cannot be prepared, the tuple is empty. The empty tuple
+# The launches of one search. Each segment of the index has one launch, which is stored together
+# with the segment. For a search that cannot be prepared, the tuple is empty. The empty tuple
 # is stored, too, so that the search is not planned again.
 _Launches = tuple[tuple[Launch, Segment], ...]
 
@@ -116,7 +116,7 @@ class PreparedSearches:
             # The rows of the segment have been packed before, so segment.packed is an attribute by
             # now, and reading it takes no lock.
             if launch.packed is not segment.packed:
-                # A projection has been added to the part, and the packed rows of the part have been
+                # A projection has been added to the segment, and its packed rows have been
                 # replaced. The stored launches still refer to the old packed rows, so they are
                 # deleted.
                 self._launches.clear()
@@ -125,8 +125,8 @@ class PreparedSearches:
             if ranking is None:  # the norm of a query is NaN, tiny or huge
                 return None
             rankings.append(ranking)
-        # All parts together contain at least k allowed rows (SearchPlan.launch_is_whole_search), so
-        # the positions contain no padding (-1).
+        # All segments together contain at least k allowed rows (SearchPlan.launch_is_whole_search),
+        # so the positions contain no padding (-1).
         if self._ids_of_rows is not None:
             positions, raw_scores = rankings[0]
             ids = self._ids_of_rows[positions]
@@ -139,7 +139,7 @@ class PreparedSearches:
         return IndexNeighbors(positions, scores, ids)
 
     def _merge(self, rankings: list[Ranking], k: int) -> Ranking:
-        """Return positions and raw scores (n, k) of the best items of all parts."""
+        """Return positions and raw scores (n, k) of the best items of all segments."""
         positions = [
             part.segment.positions_of(row_numbers)
             for part, (row_numbers, _) in zip(self._parts, rankings, strict=True)
@@ -211,7 +211,7 @@ class PreparedSearches:
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
     ) -> _Launches:
-        """Plan the search of every part, and return its launches.
+        """Plan the search of every segment, and return its launches.
 
         If the search cannot be prepared, the method returns an empty tuple. ``mask`` says which
         positions are allowed in the results; None allows all positions.
@@ -242,9 +242,9 @@ class PreparedSearches:
 
 
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
-    """Return whether an index prepares a search; ``plans`` contains one plan per part of the index.
+    """Return whether an index prepares a search; ``plans`` contains one plan per segment.
 
-    Each part must be searched by a single launch. The measure must compare original rows and not
+    Each segment must be searched by a single launch. The measure must compare original rows and not
     encoded rows, because a prepared search does not encode its queries.
     """
     encode_queries = getattr(type(measure), "encode_queries", None)
