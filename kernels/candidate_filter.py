@@ -1,11 +1,11 @@
 """Candidate filter of the dense searches, which drops pairs that cannot reach a query's threshold.
 
-Scaling. The query `a` is scaled to a row a' of norm about 1, and the item `b` is scaled to a row b'
-of norm at most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' ·
-b' + w o. Here o is the offset of the item, and w is the weight with which the query multiplies
-offsets. If the score is the cosine and no shift is subtracted (see below), w o is 0, and K is the
-cosine itself. The threshold tau of a query is a lower bound on the k-th largest value of K among
-the pairs of this query.
+Scaling. The query `a` is scaled to a row a' whose norm is at most about 1, and the item `b` is
+scaled to a row b' of norm at most 1 (``query_encoding``). The score of the pair is an increasing
+function of K = a' · b' + w o. Here o is the offset of the item, and w is the weight with which the
+query multiplies offsets. If the score is the cosine and no shift is subtracted (see below), w o is
+0, and K is the cosine itself. The threshold tau of a query is a lower bound on the k-th largest
+value of K among the pairs of this query.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
@@ -108,10 +108,11 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
     An item of the panel can reach the threshold only if its product is at least v_min, which is
     defined at the top of this file. The result is v_min - 1: to whichever neighbouring integer a
     caller rounds it, the integer is at most v_min. The first four arguments are the bound terms of
-    the query. If residual_norm and code_norm are 0, the threshold is compared with the product
-    itself instead of an upper bound on the product. `statistics` (panels, 5) is described in
-    ItemPanels. If rows have at most 1,024 columns, float32 represents the products of codes
-    exactly. For longer rows, ``packing.SLACK`` covers the rounding errors of the products.
+    the query. If residual_norm and code_norm are 0, the threshold is compared with an estimate of
+    the score, which consists of the product and the weighted offset, instead of an upper bound.
+    `statistics` (panels, 5) is described in ItemPanels. If rows have at most 1,024 columns, float32
+    represents the products of codes exactly. For longer rows, ``packing.SLACK`` covers the rounding
+    errors of the products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]

@@ -11,9 +11,10 @@ quantisation steps of the query and the panel, approximates their score. The pro
 ``candidate_filter`` shows by how much the score may exceed this approximation; the sum of both is
 the *upper bound* on the score. The kernel takes the following steps:
 
-1. The record Items is made from the addresses of its arrays. The norms of the queries are computed.
-   If a norm is zero, not finite or extreme, the kernel ends without a search, and its caller
-   searches in another way (``STATUS_NOT_ORDINARY``).
+1. The record Items is made from the addresses of its arrays. (A record is a named tuple of
+   arguments; passing addresses takes less time than passing arrays.) The norms of the queries are
+   computed. If a norm is zero, not finite or extreme, the kernel ends without a search, and its
+   caller searches in another way (``STATUS_NOT_ORDINARY``).
 2. The queries are scaled, rotated and quantised to int8 codes (``encode_queries``). The items were
    scaled, rotated and quantised when they were packed.
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
@@ -23,9 +24,9 @@ the *upper bound* on the score. The kernel takes the following steps:
    different panels cannot be compared directly, because their quantisation steps differ. The
    largest product of each panel is therefore multiplied by the quantisation step of the panel,
    which gives one *estimate* per panel. (If items have offsets, the largest weighted offset of the
-   panel is added.) The *first* threshold is the r-th largest estimate. A slot is scored if its
-   product, converted in the same way, reaches the first threshold, or misses it by no more than one
-   unit of the products.
+   panel is added.) The *first* threshold is the r-th largest estimate. It is divided by the
+   quantisation step of each panel. A slot is scored if its product is at least the result minus 1,
+   so that a rounding error cannot exclude the slot that set the threshold.
 5. The k-th best score among all slots cannot be lower than the k-th best score among the slots that
    step 4 scored in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot
    that step 4 did not score is now scored in float64 if its upper bound reaches the proved
@@ -58,16 +59,17 @@ are correct. The imported names have the following meanings:
   norms of the queries and the factors that scale them, and returns the record Queries.
   ``are_ordinary`` checks the norms.
 - ``encode_query`` scales, rotates and quantises one query. ``set_bound_terms`` stores the *bound
-  terms* of the query: its norms, from which upper bounds on its scores are computed.
+  terms* of the query, from which upper bounds on its scores are computed: the norms of its residual
+  and of its codes, and the weight of offsets. (Other kernels also store a threshold there.)
 - ``multiply_run`` multiplies the codes of a query by the codes of all slots of some panels.
 - ``estimate_panels`` computes the estimates of step 4, and ``threshold_of`` computes the proved
   threshold of step 5 from a float64 score. ``product_below`` returns a number for a threshold and a
   panel: a slot of the panel can reach the threshold only if its product is above this number. The
   number is the smallest product that can reach the threshold, minus 1.
-- ``list_reaching`` lists the products of a panel that reach a number; it compares them without
-  rounding the number to an integer. ``passes_filters`` applies
-  the filters, and ``score_pairs`` computes float64 scores. ``kth_largest``, ``select_best``,
-  ``keep_best`` and ``write_best`` select and sort the best of a short list of scores.
+- ``list_reaching`` lists the products of a panel that are at least a number, which is not rounded
+  to an integer. ``passes_filters`` applies the filters, and ``score_pairs`` computes float64
+  scores. ``kth_largest``, ``select_best``, ``keep_best`` and ``write_best`` select and sort the
+  best of a short list of scores.
 - NEVER is a threshold above every score, so every score reaches the threshold -NEVER.
 - ``padded_width`` rounds a number of columns up to a multiple of 16, which is the constant LANES.
 - The decorators ``kernel``, ``borrowing_kernel`` and ``inlined_kernel`` compile a function. They
@@ -81,8 +83,8 @@ allowed. The field `projection` matters only for items that have a projection. F
 codes of most slots. ``multiply_run`` and ``multiply_run_by_item`` compute the same products for two
 layouts of the items' codes.
 
-The docstring of ``fastcos.search`` describes one search as an example, with the number of panels
-and products of each step.
+The docstring of ``fastcos.search`` describes one search as an example, with the numbers of panels
+and of scored slots.
 """
 
 from typing import Any, NamedTuple
@@ -189,7 +191,7 @@ def search_few_queries(lo, hi, addresses, query_bytes, filters, settings, scores
     settings.check_norms is true and the norm of a query is not ordinary
     (``query_encoding.are_ordinary``), rows[task, 0, 0] becomes STATUS_NOT_ORDINARY and nothing is
     searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
-    query.
+    query, and 4 bytes per panel and query.
     """
     task, n, k = lo // settings.panels_per_range, query_bytes.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -309,8 +311,8 @@ def multiply_codes(
 def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_products, buffers):
     """Find the best k rows of query i, unsorted, and return their number.
 
-    At most k rows and their scores are written to buffers.best_rows and buffers.best_scores. `lo`
-    is the number of the panel to which the first products belong.
+    The rows and their scores are the first entries of buffers.best_rows and buffers.best_scores.
+    `lo` is the number of the panel to which the first products belong.
     """
     n_panels = largest_products.shape[0]
     n_best, kth_score, rank, previous_threshold = 0, -np.inf, min(first_rank, n_panels), NEVER
@@ -388,6 +390,8 @@ def score_reaching(
         min_product = product_below(threshold, residual_norm, code_norm, weight, statistics, panel)
         if np.float32(largest_products[p]) < min_product:
             continue
+        # The earlier call compared the products with the previous threshold, and not the upper
+        # bounds. The bound terms of the query are therefore left out here, too.
         previous_min_product = product_below(
             previous_threshold, zero, zero, weight, statistics, panel
         )

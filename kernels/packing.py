@@ -42,8 +42,9 @@ from .simd.quantise import measure_row, quantise_row
 from .simd.row_products import row_product, scale_row
 
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
-# covers the errors of three operations: the rotation of both rows, their rounding to float32, and
-# the rounding of thresholds.
+# covers the rotation of both rows, their rounding to float32, the rounding of thresholds, of
+# ``candidate_filter.product_below`` and of float64 products, and the rounding of products of codes
+# to float32 if rows have more than 1,024 columns.
 SLACK = np.float32(2.0**-16)
 # The norm of a row of up to 65,000 columns is computed in float32 by 16 partial sums. The norm is
 # multiplied by this factor, so that it is an upper bound in spite of rounding errors.

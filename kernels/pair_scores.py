@@ -1,4 +1,4 @@
-"""The float64 score of a pair of rows, which every exact dense search returns.
+"""The float64 score of a pair of rows, by which every dense search orders its results.
 
 A score is a sum over the columns of two rows. The columns form whole blocks of 16 columns, and d
 mod 16 columns remain. The sum over the whole blocks is computed in 16 partial sums, called lanes:

@@ -1,8 +1,8 @@
 """Encoding of queries for the tiles: like items, queries are scaled, rotated and quantised.
 
-A query a becomes a' = factor * a - coefficient * shift, which has a norm of about 1. The raw score
-of a pair becomes K = slope * score + intercept (see ``candidate_filter``). A query multiplies the
-offsets of items by a weight. The factors are chosen such that this weight is at most 2^20.
+A query a becomes a' = factor * a - coefficient * shift, whose norm is at most about 1. The raw
+score of a pair becomes K = slope * score + intercept (see ``candidate_filter``). A query multiplies
+the offsets of items by a weight. The factors are chosen such that this weight is at most 2^20.
 
 ``scale_queries`` computes the factors, ``encode_query`` rotates and quantises one query, and
 ``pack_query`` writes the codes of the query to a panel of queries.

@@ -337,7 +337,7 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 # contains the address of an array. The entry after the address is the number of elements of the
 # array.
 (
-    _ROWS, _NORMS, _OFFSETS, _ROW_OF_SLOT, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
+    _ROWS, _NORMS, _BIAS, _ROW_OF_SLOT, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,
 ) = (2 * number for number in range(len(ARRAYS_OF_ITEMS)))  # fmt: skip
 (_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REMAINDER_NORMS, _ETA, _LARGEST_K) = (
@@ -382,7 +382,7 @@ def items_at(addresses):
         addresses.metric_type,
         Rows(rows, table[_NUMBER_TYPE], depth),
         array_at(table, _NORMS, _FLOAT64),
-        array_at(table, _OFFSETS, _FLOAT64),
+        array_at(table, _BIAS, _FLOAT64),
         array_at(table, _ROW_OF_SLOT, _INT32),
         array_at(table, _PACKED, packed_type),
         table[_WORDS],

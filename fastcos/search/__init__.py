@@ -45,8 +45,8 @@ has stored a launch for a search, the search consists of these calls::
           match_row_type          encoded_rows  converts queries of another type without loss
           bytes_of                kernels/records, returns a read-only view of the queries
           search_few_queries      kernels/few_queries, or another kernel of the launch
-        IndexNeighbors            results       positions, scores (rounded_scores, unless they are
-                                                cosines), and the ids at the positions
+        IndexNeighbors            results       positions, scores (rounded to float32), and the ids
+                                                at the positions
 
 To understand this path, read ``SimilarityIndex.search`` down to the first call of
 ``prepared.search``, the methods ``PreparedSearches.search`` and ``Launch.run``, and the module

@@ -6,9 +6,8 @@ tasks. A task is a range of the rows or a block of queries. All arguments of the
 queries follow from the plan and from the packed rows. ``prepared`` stores each launch for later
 searches of the same index; ``scan`` runs a launch only once.
 
-To understand a repeated search of one query, read only ``Launch``: ``launch_of`` made the launch
-during the first search. The kernel of such a launch is usually
-``few_queries.search_few_queries``.
+``launch_of`` makes a launch during the first search; a repeated search needs only ``Launch``. The
+kernel of a search of one query is usually ``few_queries.search_few_queries``.
 """
 
 from dataclasses import dataclass

@@ -21,17 +21,16 @@ results.
    are dropped from the results instead.
 2. According to the plans, each segment of the index is searched completely by a single launch. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
-3. k is an int, a launch can read the queries (``_can_be_read``), and no query has a norm that is
-   zero, very small or very large. No plan mentions the condition on the norms, because plans do not
-   depend on the values of the queries.
+3. k is an int, the queries are an aligned array in C order that a launch can read
+   (``_can_be_read``), and no query has a norm that is zero, very small or very large. No plan
+   mentions the condition on the norms, because plans do not depend on the values of the queries.
 
-To understand a repeated search, read only the method ``PreparedSearches.search``. It finds and runs
-the stored launches, and converts the results of the launches. If the index has several segments, it
-also calls ``_merge``. Launches are stored only for shapes and number types that a launch can read.
-If a search finds stored launches, the shape and the number type of its queries are therefore not
-checked again. ``_find_or_plan`` is called in four cases: no launches are stored, the stored
-launches are outdated, the key of the stored launches contains the options, or the call passes a
-mask or a number of threads.
+The method ``PreparedSearches.search`` finds and runs the stored launches, and converts their
+results. If the index has several segments, it also calls ``_merge``. Launches are stored only for
+shapes and number types that a launch can read. If a search finds stored launches, the shape and the
+number type of its queries are therefore not checked again. ``_find_or_plan`` is called in four
+cases: no launches are stored, the stored launches are outdated, the key of the stored launches
+contains the options, or the call passes a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -113,8 +112,8 @@ class PreparedSearches:
         query_matrix = queries if queries.ndim == 2 else queries[np.newaxis]
         rankings = []
         for launch, segment in launches:
-            # The rows of the segment have been packed before, so segment.packed is an attribute by
-            # now, and reading it takes no lock.
+            # The segment has already been packed, so reading ``packed``, a lazy attribute, takes no
+            # lock.
             if launch.packed is not segment.packed:
                 # A projection has been added to the segment, and its packed rows have been
                 # replaced. The stored launches still refer to the old packed rows, so they are
@@ -194,11 +193,10 @@ class PreparedSearches:
         return launches
 
     def _can_be_read(self, shape: tuple[int, ...], number_type: np.dtype[Any]) -> bool:
-        """Return whether a launch can read queries of this shape and type without conversion.
+        """Return whether a launch can read queries of this shape and type.
 
         The rows must be native float32 or float64 numbers, and must have as many columns as the
-        items. Queries of any other form must be validated and converted, so no prepared search can
-        answer them.
+        items. Queries of any other form must be validated, so no prepared search can answer them.
         """
         return (
             number_type.char in "fd"
