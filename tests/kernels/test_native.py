@@ -64,6 +64,8 @@ def reverse(lo, hi, size, values):
 
 @kernel
 def divide(lo, hi, by, values):
+    if by == 0:
+        raise ValueError("by must not be 0")
     for i in range(lo, hi):
         values[i] = values[i] // by
 """
