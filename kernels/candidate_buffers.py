@@ -2,14 +2,18 @@
 
 A candidate of a query is a slot (the position of a packed item) whose tile score reaches the
 threshold tau of the query. Each query has a buffer of candidates. When the buffer of a query is
-full, and at the end of the search, the k candidates with the best tile scores are scored in
-float64. The k-th best float64 score is a lower bound on the k-th best of all scores, and becomes
-the next tau. The k candidates with the best tile scores are nearly the same as the k candidates
-with the best scores. The next tau is therefore close to the k-th best of all scores. After tau has
-risen, the candidates whose upper bounds do not reach tau are dropped; their float64 scores are
-never computed. If the remaining candidates still fill more than half of the buffer, all remaining
-candidates are scored. This happens if there are many near-duplicates. If few candidates remain at
-the end of a block, all of them are scored.
+full, and at the end of the search, the best candidates are scored in float64. To choose them, the
+kernel estimates the value K of each candidate from its tile score (``candidate_filter``), and
+determines the k-th largest value among these estimates and the best rows that have been scored
+before. The candidates whose estimates reach this value are scored. There may be fewer than k of
+them, because scored rows count, too. There may be more than k of them if estimates are equal. The
+k-th best float64 score is a lower bound on the k-th best of all scores, and becomes the next tau.
+The rows with the best estimates are nearly the same as the rows with the best scores. The next tau
+is therefore close to the k-th best score of the rows that have been searched. After tau has risen,
+the candidates whose upper bounds do not reach tau are dropped; their float64 scores are never
+computed. If the remaining candidates of a full buffer still fill more than half of it, all of them
+are scored. This happens if there are many near-duplicates. If a query has few candidates at the end
+of a block, all of them are scored.
 
 At the end of a block, the remaining candidates of all queries are scored together, in the order of
 the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7 times as fast as
@@ -49,8 +53,9 @@ from .simd.panel import (
 # threshold and another task raises and reports it, the reported threshold does not exceed the k-th
 # best score.
 _ROUNDED_UP = np.float32(0.25)
-# If a block ends with at most this many candidates, all of them are scored. Choosing the best
-# candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
+# At the end of a block of n queries, all candidates of a query are scored if there are at most
+# _SCORED_AT_ONCE // n of them. Choosing the best candidates of a query takes 2 us, whereas scoring
+# one candidate takes 0.02 to 0.1 us.
 _SCORED_AT_ONCE = 64
 
 
@@ -60,8 +65,9 @@ class Candidates(NamedTuple):
     Attributes
     ----------
     entries : int64 array (n, capacity)
-        The candidates that have not been scored in float64, each stored as (tile score << 32) |
-        slot.
+        The candidates that have not been scored in float64, each stored as (bits of the tile score
+        << 32) | slot. In a self-join, the upper bits may hold an integer that represents a bound
+        instead of a tile score (``self_join``).
     counts : int64 array (n,)
         The number of candidates of each query that have not been scored in float64.
     scores, rows : float64 and int64 array (n, k)
@@ -84,14 +90,15 @@ class Candidates(NamedTuple):
 class Scratch(NamedTuple):
     """Buffers that are reused for each query.
 
-    `values` holds tile scores in the type of the tiles, `estimates` holds estimates of K, and
-    `bounds` holds lower bounds on K (see ``candidate_filter``). `scores` and `rows` hold the pairs
-    that are being merged into the best k.
+    `values` holds tile scores in the type of the tiles, and `estimates` holds estimates of K (see
+    ``candidate_filter``). `keys` holds the numbers whose k-th largest is selected: lower bounds on
+    K in raise_by_codes, and estimates and thresholds in _best_to_front. `scores` and `rows` hold
+    the pairs that are being merged into the best k.
     """
 
     values: Any
     estimates: Any
-    bounds: Any
+    keys: Any
     scores: Any
     rows: Any
 
@@ -153,22 +160,25 @@ def _estimate(i, query, queries, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _best_to_front(i, query, queries, items, block, candidates, scratch, max_count):
-    """Move the candidates with the k best estimates to the front; return how many were moved.
+    """Move the candidates with the best estimates to the front; return how many were moved.
 
-    If there are at most max_count candidates, all of them are moved.
+    The estimates of the candidates and the thresholds that correspond to the best scores so far are
+    ranked together. The candidates whose estimates reach the k-th largest of these numbers are
+    moved. If there are at most max_count candidates, or if there are at most k numbers, all
+    candidates are moved.
     """
     _estimate(i, query, queries, items, block, candidates, scratch)
-    entries, estimates, bounds = candidates.entries[i], scratch.estimates, scratch.bounds
+    entries, estimates, keys = candidates.entries[i], scratch.estimates, scratch.keys
     count, length, k = candidates.counts[i], candidates.lengths[i], candidates.scores.shape[1]
     if count + length <= k or count <= max_count:
         return count
     inverse_step = np.float32(1.0) / block.steps[i >> 5, i & 31]
     for entry in range(count):
-        bounds[entry] = estimates[entry]
+        keys[entry] = estimates[entry]
     for entry in range(length):
         score = candidates.scores[i, entry]
-        bounds[count + entry] = threshold_of(query, queries, score, inverse_step)
-    kth_estimate = kth_largest(bounds, count + length, k)
+        keys[count + entry] = threshold_of(query, queries, score, inverse_step)
+    kth_estimate = kth_largest(keys, count + length, k)
     n_front = 0
     for entry in range(count):
         if estimates[entry] >= kth_estimate:
@@ -203,12 +213,13 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 
 @borrowing_kernel
 def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """For each query, raise tau to the k-th largest lower bound of the query's candidates.
+    """For each query that uses projected codes, raise tau to its k-th largest lower bound.
 
-    The codes of a candidate give a lower bound on its K. However, the K that is computed from the
-    float64 score of the candidate may be below this lower bound, because the float64 score has a
-    rounding error. The difference is at most the result of ``score_rounding``. This result is
-    therefore subtracted from the new tau.
+    Two kinds of queries are left out: queries with fewer than k candidates, and queries whose panel
+    uses full codes only. The codes of a candidate give a lower bound on its K. However, the K that
+    is computed from the float64 score of the candidate may be below this lower bound, because the
+    float64 score has a rounding error. The difference is at most the result of ``score_rounding``.
+    This result is therefore subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -228,9 +239,9 @@ def raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
             error += code_norm * statistics[p, MAX_RESIDUAL]
             if items.small_offsets.shape[0] > 0:
                 error += abs(weight * items.small_offsets[slot]) * SLACK
-            scratch.bounds[entry] = scratch.estimates[entry] - error
+            scratch.keys[entry] = scratch.estimates[entry] - error
         if count >= k:
-            bound = kth_largest(scratch.bounds, count, k) - rounding
+            bound = kth_largest(scratch.keys, count, k) - rounding
             bound_terms[THRESHOLD, j] = max(bound_terms[THRESHOLD, j], bound)
 
 

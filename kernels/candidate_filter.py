@@ -5,7 +5,8 @@ scaled to a row b' of norm at most 1 (``query_encoding``). The score of the pair
 function of K = a' · b' + w o. Here o is the offset of the item, and w is the weight with which the
 query multiplies offsets. If the score is the cosine and no shift is subtracted (see below), w o is
 0, and K is the cosine itself. The threshold tau of a query is a lower bound on the k-th largest
-value of K among the pairs of this query.
+value of K among the pairs of this query, or an estimate of this value. After a search with an
+estimate, the k-th best score shows whether the estimate was too high (``tile_top_k``).
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
@@ -29,8 +30,10 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
 
 The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
 weight of the offsets, all divided by s. The statistics of a panel are 1 / t, N, R and the range of
-the offsets. A kernel compares v with v_min - 1 (``product_below``). The kernels for blocks of
-queries round v_min - 1 to an integer first; the integer lies between v_min - 2 and v_min.
+the offsets. Most kernels compare v with v_min - 1 in float32 (``product_below``). Only the
+operation that lists the hits of a tile (``simd.hits.list_tile_hits``) does not: with int8 codes, it
+compares v with an integer between v_min - 2 and v_min, and in a tile of float32 numbers, it
+compares v with v_min itself.
 
 Two kinds of searches compute v in another way. If tiles multiply float32 numbers instead of codes,
 then s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding error of a float32
@@ -57,8 +60,7 @@ The second term is the product of the query's weight, alpha, and the item's offs
 third term is alpha. Offsets and their weights may be positive or negative. The equation for a · b
 leaves out the terms that contain a' · c, b' · c or |c|² - 1, all of which are 0 except for rounding
 errors. The field `shift_error` of the queries, which ``fastcos.search.packing`` computes, is a
-bound on the rounding errors that the shift causes. Squared distances do not change if the same row
-is subtracted from both rows.
+bound on the rounding errors that the shift causes.
 """
 
 import numpy as np
@@ -106,13 +108,13 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
     """Return a bound: an item can reach the query's threshold only if its product is above it.
 
     An item of the panel can reach the threshold only if its product is at least v_min, which is
-    defined at the top of this file. The result is v_min - 1: to whichever neighbouring integer a
-    caller rounds it, the integer is at most v_min. The first four arguments are the bound terms of
-    the query. If residual_norm and code_norm are 0, the threshold is compared with an estimate of
-    the score, which consists of the product and the weighted offset, instead of an upper bound.
-    `statistics` (panels, 5) is described in ItemPanels. If rows have at most 1,024 columns, float32
-    represents the products of codes exactly. For longer rows, ``packing.SLACK`` covers the rounding
-    errors of the products.
+    defined at the top of this file. The result is v_min - 1, so that no rounding error excludes an
+    item whose product is v_min. The first four arguments are the bound terms of the query. If
+    residual_norm and code_norm are 0, the threshold is compared with an estimate of the score,
+    which consists of the product and the weighted offset, instead of an upper bound. `statistics`
+    (panels, 5) is described in ItemPanels. If rows have at most 1,024 columns, float32 represents
+    the products of codes exactly. For longer rows, ``packing.SLACK`` covers the rounding errors of
+    the products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]

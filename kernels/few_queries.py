@@ -13,8 +13,8 @@ the *upper bound* on the score. The kernel takes the following steps:
 
 1. The record Items is made from the addresses of its arrays. (A record is a named tuple of
    arguments; passing addresses takes less time than passing arrays.) The norms of the queries are
-   computed. If a norm is zero, not finite or extreme, the kernel ends without a search, and its
-   caller searches in another way (``STATUS_NOT_ORDINARY``).
+   computed. If settings.check_norms is true and a norm is zero, not finite or extreme, the kernel
+   ends without a search, and its caller searches in another way (``STATUS_NOT_ORDINARY``).
 2. The queries are scaled, rotated and quantised to int8 codes (``encode_queries``). The items were
    scaled, rotated and quantised when they were packed.
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
@@ -36,11 +36,13 @@ the *upper bound* on the score. The kernel takes the following steps:
 
 The first threshold is a guess. It decides only how many slots are scored before a threshold is
 proved, so the neighbours are the same for every value of r. In the code, r is called `rank`. The
-planner chooses its first value such that about k slots reach the first threshold
-(``fastcos.search.task_grid.guess_rank``). Step 4 may find fewer than k rows, because the first
-threshold was too high or because a filter excludes rows. In this case, r is multiplied by 4, which
-lowers the threshold, and step 4 is repeated until k rows have been found or every slot has been
-scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
+planner chooses its first value such that, for most queries, at least k rows that the filters allow
+reach the first threshold (``fastcos.search.task_grid.guess_rank``). In the example that the
+docstring of ``fastcos.search`` describes, k is 10, and about 15 slots reach it. Step 4 may find
+fewer than k rows, because the first threshold was too high or because a filter excludes rows. In
+this case, r is multiplied by 4, which lowers the threshold, and step 4 is repeated until k rows
+have been found or every slot has been scored. When step 4 is repeated, no product is computed
+again, and no slot is scored twice.
 
 Python divides the panels into ranges, one for each task. Products are numbered within a range: the
 product at position j belongs to slot 32 lo + j, where lo is the first panel of the range.
@@ -120,9 +122,9 @@ _CHUNK = 256
 # If there are several queries, the panels are divided into runs. All panels of a run are compared
 # with the first query, then with the second query, and so on. Meanwhile, the next panel is
 # prefetched. This constant is the largest number of words in a run. However, a run always contains
-# at least one panel, and never more than 32 panels. One panel of 128 columns has this many words.
-# We measured a search with four queries among 1,000,000 items of 128 columns. With runs of one
-# panel, this search is 1.3 times as fast as with runs of 4 panels.
+# at least one panel. One panel of 128 columns has this many words. We measured a search with four
+# queries among 1,000,000 items of 128 columns. With runs of one panel, this search is 1.3 times as
+# fast as with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -290,7 +292,7 @@ def multiply_codes(
     """
     panels_per_run, size = last - first, PANEL * items.words
     if last_query - first_query > 1:
-        panels_per_run = max(1, min(PANEL, _WORDS_OF_RUN // size))
+        panels_per_run = max(1, _WORDS_OF_RUN // size)
     for panel in range(first, last, panels_per_run):
         count, at = min(panels_per_run, last - panel), panel - lo
         for i in range(first_query, last_query):

@@ -118,9 +118,10 @@ HAS_INTERMEDIATE_CODE = (
     and _have(_Context, "insert_user_function")
 )
 
-# Kernels run without the GIL. They never raise an error: as in NumPy, a division of a float by zero
-# returns infinity or NaN. With Numba's other error model, each division would first test whether
-# the divisor is zero. LLVM cannot vectorise a loop that contains such a test.
+# Kernels run without the GIL. As in NumPy, a division by zero raises no error. If the operands are
+# floats, or if the operator is /, the result is infinity or NaN. If the operands are integers and
+# the operator is // or %, the result is 0. With Numba's other error model, each division would
+# first test whether the divisor is zero. LLVM cannot vectorise a loop that contains such a test.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 # Numba's lock. In the whole process, only the thread that holds this lock compiles.

@@ -263,8 +263,8 @@ class Projection(NamedTuple):
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
         The first entry is the largest k for which searches with few queries use the projection. The
-        second entry is the largest k for which searches with many queries use the projection. Only
-        ``fastcos.search.plan`` reads `largest_k`.
+        second entry is the largest k for which searches with many queries use the projection. No
+        kernel uses `largest_k`; ``fastcos.search.packing`` passes it to ``fastcos.search.plan``.
     """
 
     axes: Any

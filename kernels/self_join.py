@@ -1,10 +1,12 @@
-"""Exact top-k of a self-join: the queries are the items, and each pair of rows is multiplied once.
+"""Exact top-k of a self-join: the queries are the items, and most pairs are multiplied only once.
 
 In a self-join, row b may be a neighbour of row a, and row a may be a neighbour of row b. The inner
 product of a and b decides in both cases. The kernel therefore multiplies the codes of a pair once,
-and compares the product with the thresholds of both rows. With AVX2 and k = 10, a self-join of
-30,000 rows of 384 columns takes 20 to 40 % less time than a search that multiplies every pair twice
-(``docs/dev/costs.md``, "Self-joins").
+and compares the product with the thresholds of both rows. There are two exceptions. A tile contains
+every pair within one panel twice. If one of the rows is in a sampled panel, the pair is multiplied
+not only to find candidates, but also in the stage ``FIRST``, which estimates thresholds. With AVX2
+and k = 10, a self-join of 30,000 rows of 384 columns takes 20 to 40 % less time than a search that
+multiplies every pair twice (``docs/dev/costs.md``, "Self-joins").
 
 Stages. Python divides the panels into blocks, and calls the kernel for one stage after another. The
 stage is a field of the settings:
@@ -100,9 +102,10 @@ def search_self_join(lo, hi, addresses, queries, batch, settings, state, results
     and `results` is a SearchResults. In the stages FIRST and LAST, task t processes block t. In a
     round, task t compares two blocks. In the stage LAST, the neighbours of query batch[i] are
     written to row batch[i] of the arrays of results. All stages together perform O(n^2 d / 2)
-    operations. A call allocates 56 * capacity + 32 * k bytes; the caller allocates the
-    SelfJoinState. In the stage FIRST, a call allocates additional memory: the packed queries of a
-    block, and 4 * sample_rank bytes per query.
+    operations. A call allocates 36 * capacity + 28 * k bytes, and the buffers of a tile; the caller
+    allocates the SelfJoinState. In two stages, a call allocates additional memory. In the stage
+    FIRST, these are the packed queries of a block, and 4 * sample_rank bytes per query. In the
+    stage LAST, they are 28 bytes for each remaining candidate of up to 256 rows.
     """
     items = items_at(addresses)
     candidates = state.candidates
@@ -116,6 +119,7 @@ def search_self_join(lo, hi, addresses, queries, batch, settings, state, results
         state.remainders, tile, np.empty(PANEL * PANEL, np.int32), np.empty(GROUP, np.int32),
         empty_projected_queries(0, items),
     )  # fmt: skip
+    # Of these settings, a self-join only uses sample_stride and is_shared, in write_results.
     panel_settings = PanelSettings(
         0, n_panels, capacity, settings.sample_stride, settings.sample_rank, False, False
     )

@@ -11,9 +11,10 @@ score of the query. If the estimate was higher than the k-th best score, the sea
 one of the best k rows. The query is then marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
-panels at once. All tasks share an array of float32. Each task writes its proved thresholds to the
-shared array and reads the thresholds of other tasks, without taking a lock. The numbers that a task
-reads in the shared array do not affect the results, for two reasons:
+panels at once. Unless each task performs a whole search (`is_whole_search` of BlockSettings), all
+tasks share an array of float32. Each task writes its proved thresholds to the shared array and
+reads the thresholds of other tasks, without taking a lock. The numbers that a task reads in the
+shared array do not affect the results, for two reasons:
 
 - A task writes a value to the shared array only after it has found k rows whose scores reach this
   value. The value is therefore a lower bound on the k-th best score among all panels. An update may
@@ -214,9 +215,10 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     written to row batch[i] of the arrays of results. The tiles perform O((hi - lo) m d) operations.
     The kernel allocates the packed queries, and additional memory:
 
-    - 36 capacity + 24 k + 4 sample_rank bytes per query,
-    - up to 5 bytes per panel,
-    - 56 capacity + 32 k bytes per call.
+    - 8 capacity + 16 k + 4 sample_rank + 36 bytes per query,
+    - 28 bytes for each candidate that a buffer still holds at the end,
+    - 1 byte per panel,
+    - 36 capacity + 28 k bytes per call.
     """
     n, k = hi - lo, results.rows.shape[1]
     n_panels = settings.last_panel - settings.first_panel
@@ -251,11 +253,11 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
 
     `addresses` is an ItemAddresses, `queries` is a Queries, and `settings` is a BlockSettings.
     `results` is a SearchResults. The arrays `scores`, `rows` and `unproved` of `results` have an
-    additional first axis, with one entry per range of panels. The thresholds are shared by all
-    tasks. If settings.is_whole_search is true, the kernel ignores `batch`, divides all queries into
-    blocks, and performs each task by _search_whole_block. In this case, the kernel does not read
-    any fields of `queries` except the rows and the filters, and writes only the scores and the rows
-    of `results`.
+    additional first axis, with one entry per range of panels. All tasks share the array
+    results.thresholds, unless settings.is_whole_search is true. If settings.is_whole_search is
+    true, the kernel ignores `batch`, divides all queries into blocks, and performs each task by
+    _search_whole_block. In this case, the kernel does not read any fields of `queries` except the
+    rows and the filters, and writes only the scores and the rows of `results`.
     """
     items = items_at(addresses)
     n_queries = queries.rows.data.shape[0] if settings.is_whole_search else batch.shape[0]
@@ -296,7 +298,8 @@ def _search_whole_block(
     longer than the search. The results are written to positions `first` to `last` of `scores` (n,
     k) and `rows` (n, k). If settings.check_norms is true and the norm of any of the n queries is
     not ordinary, rows[first, 0] becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel
-    allocates as much memory as search_block, and 72 bytes more for each of the n queries.
+    allocates as much memory as search_block, and additional memory for each of the n queries: 60
+    bytes if the filters have self_rows, and otherwise 76 bytes.
     """
     n = queries.rows.data.shape[0]
     queries = with_norms_and_scaling(queries.rows, queries.filters, addresses, items.shift)
