@@ -79,9 +79,10 @@ def as_mapped_rows(
 
     If X is returned unchanged, only its shape and its type are checked. `on_disk` says whether the
     caller reads mapped rows block by block. Narrow rows are rows whose numbers have one or two
-    bytes; `narrow` says whether the caller reads narrow rows block by block. If `widen` is True,
-    all narrow rows are converted to float32 at once, and the argument `narrow` has no effect.
-    `or_vector` and `is_measured` are passed on to `validation.as_rows`.
+    bytes; `narrow` says whether the caller reads narrow rows block by block. If `narrow` and
+    `widen` are both True, all narrow rows are converted to float32 at once. If `narrow` is False,
+    `widen` has no effect, and `validation.as_rows` converts narrow rows. `or_vector` and
+    `is_measured` are passed on to `validation.as_rows`.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):

@@ -39,7 +39,7 @@ with which most rows are dropped. A search takes this path through the modules::
 A *launch* stores a compiled kernel and the arguments that do not depend on the queries. If an index
 has stored a launch for a search, the search consists of these calls::
 
-    SimilarityIndex.search        index         only k, n_threads or ids to drop are given
+    SimilarityIndex.search        index         the caller passes only queries, k and n_threads
       PreparedSearches.search     prepared      finds the stored launch of each segment
         Launch.run                launch        runs the launch for these queries
           match_row_type          encoded_rows  converts queries of another type without loss
@@ -82,11 +82,11 @@ k, and its queries have the same shape and number type, it runs the stored launc
 planning. Some searches cannot be prepared: for example, searches with a large k, and most searches
 of an index that has grouped equal rows. If a search cannot be prepared, the index stores this fact.
 
-A call to ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
-scoring the row for 7 queries (``cost_model.CostModel.scores_per_packed_row``). The method of such a
-call is usually ``score_all``. If ``top_k`` is called with 4 to 128 queries and many float32 rows,
-the method is usually ``unpacked``, unless the instruction set is avx2 or avxvnni. While the kernels
-are not compiled, the method is usually ``numpy``.
+A call to ``top_k`` with at most 7 queries usually packs no rows, because packing a row takes as
+long as scoring the row for 7 queries (``cost_model.CostModel.scores_per_packed_row``). The method
+of such a call is usually ``score_all``. If ``top_k`` is called with 4 to 128 queries and many
+float32 rows, the method is usually ``unpacked``, unless the instruction set is avx2 or avxvnni.
+While the kernels are not compiled, the method is usually ``numpy``.
 
 If the score of a measure can be computed from a product of encoded rows, a scan of the packed rows
 finds the neighbours. If a measure is ``UpperBounded``, a product of encoded rows determines only an
@@ -103,8 +103,8 @@ whether norms are moderate), and on the constants of ``cost_model.COSTS``::
 
     plan       how a segment or a group is searched: the method, the kernel, and whether the kernel
                uses the projection; when duplicates are grouped and when a projection is tried
-    task_grid  called by plan: the tasks for threads, the buffers, and the ranks of the scores that
-               serve as first thresholds
+    task_grid  called by plan, group_search and explain: the tasks for threads, the buffers, and the
+               ranks of the scores that serve as first thresholds
     batches    called by sources and explain: the queries of a batch, and the rows on disk that form
                a segment
 
@@ -125,8 +125,8 @@ make the following decisions about a search:
   arguments of the call. The planner reads these values from the ``Machine`` object, too.
 * The sizes of blocks inside a kernel are constants of the kernel, such as ``_WORDS_OF_RUN`` and
   ``_CHUNK`` in ``few_queries``.
-* Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
-  these decisions.
+* Some decisions about a search depend on the values of the queries or of the rows; the docstring of
+  ``plan`` lists these decisions.
 
 Each branch in the code of a search either makes a decision that this docstring lists, or belongs to
 one of the following three kinds. Some branches check or convert an argument (``request``). Some
@@ -179,6 +179,7 @@ The modules of the search:
 ``request``          what each query of a search asks of the items; a batch of queries
 ``launch``           a kernel call for few queries, complete except for the queries
 ``numpy_search``     the same search in NumPy, while the kernels are not compiled
+``self_join``        runs a search whose queries are the rows of the segment
 ``scan``             executes the plan for one segment
 ``sources``          one protocol for items in memory and items that are read in blocks
 ``filter_refine``    searches a segment by a measure that has only an upper bound

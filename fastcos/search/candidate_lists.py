@@ -38,9 +38,11 @@ def best_of_lists(
     """Return positions and raw scores (n, k) of the best items in the list of each query.
 
     The search takes O(L d) time if the lists of the batch have L entries in total. Items that are
-    in no list are not read.
+    in no list are not read, unless the measure is ``UpperBounded``: its method ``precompute`` reads
+    all items.
     """
-    indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
+    # ``execute`` calls this function only if the request has lists.
+    indptr, positions = request.lists  # type: ignore[misc]
     last = queries.first_query + len(queries.rows)
     indptr = indptr[queries.first_query : last + 1]
     positions = positions[indptr[0] : indptr[-1]]
@@ -148,10 +150,9 @@ def score_pairs_by_measure(
 ) -> Floats:  # fmt: skip
     """Let the measure compute the raw score of each query with each row in its list.
 
-    This function is for measures whose scores are not inner products: no kernel computes these
-    scores, so a method of the measure is called. The list of query i is
-    ``row_numbers[starts[i]:starts[i + 1]]``. ``precomputed`` is the result of
-    ``measure.precompute`` for all rows.
+    No kernel computes the scores of an ``UpperBounded`` measure, so the method ``rescore`` of the
+    measure is called. The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``.
+    ``precomputed`` is the result of ``measure.precompute`` for all rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
     for lo, hi in padded_ranges(counts):

@@ -221,8 +221,10 @@ class CostModel:
     # columns, drawing the sample of rows would take longer than the projection saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
-    # If ``fit`` added no projection to an index, a projection may still be added after the searches
-    # of the index have performed this many multiply-adds in total.
+    # ``Segment.pack``, which ``fit`` calls, also considers a projection; if it adds none, searches
+    # of the segment add none either. If a search has packed the rows instead, as in ``top_k``, a
+    # projection may be added once the searches of the segment have performed this many
+    # multiply-adds in total. Removing items from an index starts a new total.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
     # (docs/dev/costs.md, "AVX2"). With AVX2, min_work_to_project is therefore multiplied by a

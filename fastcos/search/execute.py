@@ -1,10 +1,12 @@
 """Execute a request: divide the queries into batches, and search the items for each batch.
 
-``execute`` runs the searches of dense rows that come from ``top_k``, from ``SimilarityIndex``, and
-from rows on disk. Searches that an index has prepared do not use ``execute``: the module
-``prepared`` runs them. ``execute`` divides the queries into batches that fit the working memory,
-and ``read_batch`` reads, validates and encodes the queries of a batch. The request determines the
-method by which a batch is searched::
+``execute`` runs the searches of dense rows that come from ``top_k`` and ``SimilarityIndex``, among
+rows in memory or on disk. Searches that an index has prepared do not use ``execute``: the module
+``prepared`` runs them. ``execute`` divides the queries into batches, and ``read_batch`` reads,
+validates and encodes the queries of a batch. A batch fits the working memory, with one exception:
+if neither the queries nor the items are read in blocks, a batch has at least 1,024 queries
+(``cost_model.CostModel.min_batch_queries``). The request determines the method by which a batch is
+searched::
 
     each query finds items of its group        group_search.GroupSearch
     each query has a list of items             candidate_lists.best_of_lists

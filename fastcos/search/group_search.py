@@ -7,8 +7,10 @@ one thread. ``plan.plan_groups`` chooses one of three methods for each group::
     is_tiled          one thread searches the group by tiles, while others search other groups
     is_segment        all threads together search the group as a segment of its own
 
-A group is packed for tiles as soon as enough queries have searched it, in this search and in all
-earlier searches together.
+A group is packed for tiles and searched by tiles only if four conditions hold. The group has enough
+items; k is a small share of the number of items; comparing the items with the queries of this
+search takes enough multiply-adds; and enough queries have searched the group, in this search and in
+all earlier searches together. If the request allows only some items, earlier searches do not count.
 """
 
 import itertools
@@ -18,6 +20,7 @@ import numpy.typing as npt
 
 from fastcos import parallel
 from fastcos.kernels import exhaustive_top_k, records, tile_top_k, tiles
+from fastcos.kernels.candidate_filter import NEVER
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.search import plan, scan, task_grid
 from fastcos.search.filters import ExcludedItems, kernel_filters
@@ -40,8 +43,6 @@ _QUERIES_PER_TASK = 512
 _PAIRS_PER_BLOCK = 20_000
 # The number of (query, item) pairs per block, if the pairs are compared by tiles.
 _TILED_PAIRS_PER_BLOCK = 200_000
-# The initial threshold of a query if no lower bound on its k-th best score is known.
-_NO_THRESHOLD = np.float32(-3e38)
 
 
 class GroupSearch:
@@ -143,7 +144,9 @@ class GroupSearch:
             encoded, exclusions = queries.encoded, queries.exclusions
             if len(segment.encoded.rows) < self._items.n_items:
                 exclusions = exclusions_within(exclusions, segment)
-            # A zero query has the score 0 with every item, so tiles would not rule out any item.
+            # If the scores are cosines or inner products without biases, a zero query has the score
+            # 0 with every item, so tiles would not rule out any item. With all other scores, zero
+            # queries are not searched by tiles, either.
             is_tiled = tiled_groups[codes] & (encoded.norms > 0)
             row_numbers, raw_scores = _score_pairs(
                 segment, order, encoded, exclusions, codes, ~is_tiled, k, options
@@ -166,8 +169,8 @@ class GroupSearch:
 def needs_segments(items: ItemSource) -> bool:
     """Return whether every group must be searched as a segment.
 
-    Groups must be searched as segments in two cases: the scores of the measure are not inner
-    products, or the kernels are not compiled, so that NumPy performs the search.
+    Groups must be searched as segments in two cases: the measure is ``UpperBounded``, or the
+    kernels are not compiled, so that NumPy performs the search.
     """
     return is_upper_bounded(items.measure) or any(
         segment.uses_numpy() for segment in items.segments
@@ -234,8 +237,8 @@ def _search_panels(
         int(np.diff(tasks).max()), k, panels.layout, queries.rows.shape[1], n_panels,
         scan.machine_of(options, panels.layout.isa),
     )  # fmt: skip
-    thresholds = np.full(n_queries, _NO_THRESHOLD)
-    unproved = np.full((1, n_queries), _NO_THRESHOLD)
+    thresholds = np.full(n_queries, -NEVER)
+    unproved = np.full((1, n_queries), -NEVER)
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
@@ -261,7 +264,7 @@ def _search_panels(
                 )  # fmt: skip
                 # If the estimated threshold of a query was too high, the query is searched again
                 # without an estimate.
-                remaining = remaining[unproved[0, remaining] > _NO_THRESHOLD]
+                remaining = remaining[unproved[0, remaining] > -NEVER]
                 sample = task_grid.NO_SAMPLE
 
     work = np.concatenate([[0], np.cumsum(np.diff(tasks) * n_items)])

@@ -18,10 +18,10 @@ without data. The functions make these decisions:
 
 The modules ``task_grid``, ``batches`` and ``cost_model`` read no row and start no thread either.
 ``task_grid`` divides the work of a method among threads, and is called by the functions of this
-module. ``batches`` computes how many queries and rows fit the working memory, and is called by
-``sources``. ``cost_model`` contains the numbers by which methods are compared. ``scan`` runs a
-plan, and ``explain`` describes it in words. The docstring of ``fastcos.search`` lists the decisions
-about a search that other modules make.
+module, by ``group_search`` and by ``explain``. ``batches`` computes how many queries and rows fit
+the working memory, and is called by ``sources`` and ``explain``. ``cost_model`` contains the
+numbers by which methods are compared. ``scan`` runs a plan, and ``explain`` describes it in words.
+The docstring of ``fastcos.search`` lists the decisions about a search that other modules make.
 
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
@@ -32,7 +32,13 @@ sizes:
 * if a projection does not make a query faster, the kernel stops using the projection for this
   query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
   once more. If a query of zeros has the same score with every row, it is not compared with any row.
-  With the method "distinct", equal queries are searched only once (``scan``).
+  With the method "distinct", equal queries are searched only once (``scan``);
+* if the norms of the rows differ too much, a planned self-join is replaced by a search of query
+  blocks (``self_join.norms_are_similar``);
+* if a group is searched by tiles, a query of zeros is nevertheless scored with every item of its
+  group (``group_search``);
+* the k-th best scores from earlier segments serve as first thresholds only if they are finite for
+  all queries of the batch (``scan``).
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. In this module, a panel is a block of 32 packed rows, and a slot is the place of a row in
@@ -107,8 +113,8 @@ class SegmentSizes:
         not been checked.
     n_live_of_index : int or None
         The total number of live rows in this segment and in all segments that are searched together
-        with it. None if this segment is searched alone, for example because it contains the rows of
-        one group.
+        with it. If only one group is searched, only the rows of this group count. None if the
+        caller does not pass this number; ``filter_refine``, for example, does not pass it.
     """
 
     n_rows: int
@@ -276,10 +282,10 @@ def plan_groups(
     """Return how groups of these sizes (g,) are searched.
 
     ``needs_segments`` says whether every group must be searched as a segment of its own. This is
-    the case, for example, if the scores of the measure are not inner products. ``has_tiles`` is
-    described in ``Machine``. ``n_queries_so_far`` (g,) contains the number of queries of each group
-    in this search and all earlier searches. Packing a group saves time only if this number is
-    large. ``n_queries_so_far=None`` means that there were no earlier searches.
+    the case, for example, if the measure is ``UpperBounded``. ``has_tiles`` is described in
+    ``Machine``. ``n_queries_so_far`` (g,) contains the number of queries of each group in this
+    search and all earlier searches. Packing a group saves time only if this number is large.
+    ``n_queries_so_far=None`` means that there were no earlier searches.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -649,7 +655,7 @@ def _plan_packed(
     )
     fault = ""
     if not machine.has_tiles:
-        fault = "tiles need Numba's compiler"
+        fault = "the setting NUMBA_DISABLE_JIT is on, and tiles need compiled kernels"
     elif n_packed > costs.max_rows_for_tiles:
         fault = f"tiles can search at most {costs.max_rows_for_tiles:,} rows"
     elif n_packed < costs.min_rows_for_tiles and not is_scanned:

@@ -3,11 +3,13 @@
 ``as_input_rows`` validates rows, and ``as_threshold`` validates the minimal score. ``as_request``
 validates the items that each query is allowed to find, and returns a ``SearchRequest``. A request
 does not contain the queries: ``execute`` receives the items, the queries and the request. A
-prepared search (``prepared``) skips this module if its queries need no validation.
+prepared search (``prepared``) skips this module, except that ``as_index_queries`` validates the
+queries if the caller has passed ids that are allowed or excluded.
 
-Queries in memory are validated before the search. Memory-mapped queries and low-precision queries
-are read and validated batch by batch (``execute.read_batch``). Every search method receives its
-queries as a ``QueryBatch``.
+Queries in memory are validated before the search. Memory-mapped queries are read and validated
+batch by batch (``execute.read_batch``). Low-precision queries are converted batch by batch in
+``top_k``, but all at once in a search of an index. Every search method receives its queries as a
+``QueryBatch``.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -170,10 +172,11 @@ def as_input_rows(
     float32. With ``in_memory=True``, the function reads memory-mapped rows into memory.
     Low-precision rows have one or two bytes per number. With ``in_blocks=True``, the function
     returns low-precision rows unchanged, and the caller converts them block by block. With
-    ``widen=True``, the function converts low-precision rows to float32. With ``is_measured=True``,
-    the function does not check float32 rows for NaN, because the caller passes the rows to
-    ``encode_rows``, which finds any NaN when it computes norms. The arguments ``in_blocks`` and
-    ``is_measured`` have an effect only if the measure has the capability ``append``.
+    ``in_blocks=True`` and ``widen=True``, the function converts low-precision rows to float32 at
+    once; without ``in_blocks=True``, ``widen`` has no effect. With ``is_measured=True``, the
+    function does not check float32 rows for NaN, because the caller passes the rows to
+    ``encode_rows``, which finds any NaN when it computes norms. The arguments ``in_blocks``,
+    ``widen`` and ``is_measured`` have an effect only if the measure has the capability ``append``.
     """
     shape: tuple[int, ...] = getattr(X, "shape", ()) if or_empty else ()
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
@@ -213,7 +216,8 @@ def as_request(
     If fewer than k items are allowed, the request has a smaller k, and the caller pads the results.
     ``exclude_self=True`` means that query i is item i and must not find itself. ``lists`` and
     ``groups`` must already be validated; the docstring of ``SearchRequest`` describes them. If
-    ``lists`` is not None, ``allowed`` is not used.
+    ``allowed`` is a sparse matrix, the lists of its rows replace ``lists``. If ``allowed`` is not
+    sparse and ``lists`` is not None, ``allowed`` is not used.
     """
     shape, allowed_positions = (n_queries, n_items), None
     if validation.any_sparse(allowed):

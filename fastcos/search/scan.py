@@ -1,11 +1,12 @@
 """Execute the plan for one segment; there is one function for each search method.
 
 ``search_segment`` looks up the facts on which the plan of a search depends, makes the plan, and
-runs the method that the plan chooses. Most methods scan packed rows: tiles multiply int8 codes, and
-the products give bounds on the scores. The bounds rule out most pairs of a query and a row; the
-remaining pairs are scored in float64. All methods return bit-for-bit the same row numbers and raw
-scores. The best row comes first, rows with equal scores are ordered by row number, and the results
-are padded by -1 and -inf.
+runs the method that the plan chooses. Three of the six methods ("packed", "distinct" and "repack")
+usually scan packed rows: tiles multiply int8 codes, and the products give bounds on the scores. The
+bounds rule out most pairs of a query and a row; the remaining pairs are scored in float64. All
+methods return bit-for-bit the same row numbers and raw scores, apart from rows whose scores are
+below ``SegmentRequest.thresholds``; some methods skip such rows. The best row comes first, rows
+with equal scores are ordered by row number, and the results are padded by -1 and -inf.
 
 If the queries are the rows of the segment, the matrix of scores is symmetric, and tiles may compute
 only one half of it (``self_join``).
@@ -25,6 +26,7 @@ from fastcos.kernels import (
     tile_top_k,
     tiles,
 )
+from fastcos.kernels.candidate_filter import NEVER
 from fastcos.parallel import memmap, readiness
 from fastcos.search import duplicates, numpy_search
 from fastcos.search.filters import AllowedRows, ExcludedItems, kernel_filters, no_exclusions
@@ -46,9 +48,6 @@ from fastcos.search.self_join import norms_are_similar, search_own_rows
 from fastcos.search.task_grid import Machine, TaskGrid
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
-
-# The initial threshold of a query if no lower bound on its k-th best score is known.
-_NO_THRESHOLD = np.float32(-3e38)
 
 
 class SegmentRequest(NamedTuple):
@@ -98,7 +97,7 @@ def plan_segment(
 ) -> SearchPlan:
     """Plan the search of a segment, and look up the facts on which the plan depends."""
     sizes = request_sizes(segment, n_queries, request)
-    # To find the instruction set of this CPU, config.isa() imports LLVM, which takes 0.4 s. A
+    # To find the instruction set of this CPU, config.isa() may import LLVM, which takes 0.4 s. A
     # search in NumPy does not depend on the instruction set, so config.isa() is called only for
     # searches that run kernels.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
@@ -311,14 +310,14 @@ def _scan_query_blocks(
     row_numbers, scores = unfilled(n, k)
     zero_queries = _zero_queries(packed, queries)
     unfinished = np.delete(np.arange(n, dtype=np.int64), zero_queries)
-    initial_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
+    initial_thresholds, machine = np.full(n, -NEVER), machine_of(options, packed.layout.isa)
     if request.thresholds is not None and np.isfinite(request.thresholds).all():
         initial_thresholds = _filter_thresholds(scaled_queries, request.thresholds)
     thresholds, n_passes = initial_thresholds.copy(), 0
     if plan.kernel == "self_join":
         n_passes = 1
         if norms_are_similar(packed, scaled_queries):
-            thresholds[zero_queries] = -_NO_THRESHOLD
+            thresholds[zero_queries] = NEVER
             unfinished = search_own_rows(
                 plan, packed, scaled_queries, thresholds, (row_numbers, scores), options
             )
@@ -331,7 +330,7 @@ def _scan_query_blocks(
         if grid.n_ranges > 1:
             shape = grid.n_ranges, n, k
             parts = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float64)
-        unproved = np.full((grid.n_ranges, n), _NO_THRESHOLD)
+        unproved = np.full((grid.n_ranges, n), -NEVER)
         settings = records.BlockSettings(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, capacity, sample.stride,
             sample.rank, plan.use_projection, is_whole_search=False, check_norms=False,
@@ -354,8 +353,8 @@ def _scan_query_blocks(
             proved = _proved_thresholds(
                 scaled_queries, unfinished, scores[unfinished, -1], initial_thresholds
             )
-            unproved_thresholds[unproved_thresholds <= proved] = _NO_THRESHOLD
-        unfinished = unfinished[unproved_thresholds > _NO_THRESHOLD]
+            unproved_thresholds[unproved_thresholds <= proved] = -NEVER
+        unfinished = unfinished[unproved_thresholds > -NEVER]
         if grid.n_ranges > 1:
             # The next pass starts with thresholds from the exact scores of the neighbours found so
             # far. During this pass, the tasks have also shared thresholds with each other. A shared

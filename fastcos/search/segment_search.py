@@ -27,9 +27,14 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    ``within`` is the range of positions to search; None means all positions. Segments are searched
-    one after another. The first threshold of each query is its k-th best score in the segments that
-    have already been searched.
+    ``within`` is the range of positions to search; None means all positions. Only ``MappedItems``
+    can be searched within a range; ``FittedItems`` ignore ``within``.
+
+    Segments are searched one after another. If every query of the batch has found k items in the
+    segments that have already been searched, the k-th best score of each query can serve as its
+    first threshold in the next segment. Only a search that compares blocks of queries with the rows
+    uses these thresholds (``scan._scan_query_blocks``). ``filter_refine`` uses the best items of
+    earlier segments in a different way.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None

@@ -1,7 +1,8 @@
 """Run a self-join: the queries are the rows of the segment, and each pair is multiplied once.
 
-``plan._plan_self_join`` decides which searches use this method, and ``kernels.self_join`` describes
-the stages of the kernel and proves its bound.
+``plan._plan_self_join`` decides which searches use this method. If the norms of the rows then turn
+out to differ too much (``norms_are_similar``), ``scan`` searches blocks of queries instead.
+``kernels.self_join`` describes the stages of the kernel and proves its bound.
 """
 
 import numpy as np

@@ -1,8 +1,10 @@
 """The items of a search: segments in memory, or rows that are read in blocks.
 
 ``FittedItems`` are encoded segments in memory. ``MappedItems`` are rows on disk or low-precision
-rows. Every search reads and encodes ``MappedItems`` in blocks that fit the working memory.
-``FittedItems`` and ``MappedItems`` both implement ``ItemSource``, so ``execute`` treats them alike.
+rows. Every search reads and encodes ``MappedItems`` in blocks that fit the working memory. The
+method ``read_blocks`` is an exception: it reads 4,096 rows at a time, without checking whether they
+fit. ``FittedItems`` and ``MappedItems`` both implement ``ItemSource``, so ``execute`` treats them
+alike.
 """
 
 from collections.abc import Iterator
@@ -77,7 +79,12 @@ class ItemSource(Protocol):
         """The original rows of the first segment, or all rows if they are read in blocks."""
 
     def batch_size(self, queries: Any, k: int, options: ExecutionOptions) -> int:
-        """Return how many queries form a batch whose rows and k neighbours each fit in memory."""
+        """Return how many queries form a batch, if k neighbours are searched for each query.
+
+        The batch and its results fit in the working memory, with one exception: if neither the
+        queries nor the items are read in blocks, a batch has at least 1,024 queries
+        (``cost_model.CostModel.min_batch_queries``).
+        """
 
     def encoded_queries(self, queries: Any) -> EncodedRows | None:
         """Return the encoded items if they can serve as the encoded queries, otherwise None."""
@@ -94,7 +101,8 @@ class ItemSource(Protocol):
     ) -> Iterator[SegmentTask]:
         """Yield the segments that must be searched for a batch of queries.
 
-        `within` is the range of positions to search; None stands for all items.
+        `within` is the range of positions to search; None stands for all items. Only
+        ``MappedItems`` use `within`; ``FittedItems`` yield all of their segments.
         """
 
     def read_blocks(
@@ -141,7 +149,8 @@ class FittedItems:
             return None
         encoded = self.segments[0].encoded
         encode = getattr(type(self.measure), "encode_queries", None)
-        # Low-precision queries are converted to float32, but low-precision items are not.
+        # Encoded items of float16 or bfloat16 are stored as integers with the same bits
+        # (``memmap.as_bits``), and cannot serve as queries. Encoded int8 items can.
         are_equal = encode is BaseMeasure.encode_queries and queries.dtype == encoded.rows.dtype
         return encoded if are_equal else None
 
@@ -291,9 +300,9 @@ def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
     """Return whether X contains low-precision rows that are packed all at once, without conversion.
 
     The result is False if low-precision rows must be converted to float32 block by block. Rows are
-    converted in each of three cases: kernels cannot read the type of the rows; there are so few
-    rows that compiling kernels would cost more time than the kernels save; or the codes of the rows
-    would exceed the working memory.
+    converted in each of four cases: kernels cannot read the type of the rows; there are so few rows
+    that compiling kernels would cost more time than the kernels save; the rows cannot be packed as
+    int8 codes (``layout.tile_layout``); or the codes of the rows would exceed the working memory.
     """
     if not memmap.has_kernels(X):
         return False

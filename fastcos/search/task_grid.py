@@ -3,8 +3,8 @@
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
 of ``cost_model``, and read no array. ``plan`` chooses the method of a search, and then calls the
 functions of this module. These functions divide the search into tasks, and choose which score of a
-sample serves as the first threshold. In this module, a panel is a block of 32 packed rows or of 32
-queries.
+sample serves as the first threshold. ``group_search`` and ``explain`` call a few of these functions
+directly. In this module, a panel is a block of 32 packed rows or of 32 queries.
 """
 
 import math
@@ -32,7 +32,8 @@ class Machine:
     is_compiled : bool
         Whether the kernels are compiled.
     has_tiles : bool
-        Whether there are tile kernels, which need Numba's compiler.
+        Whether there are tile kernels (``kernels.tiles.AVAILABLE``). There are none if kernels run
+        as plain Python functions (NUMBA_DISABLE_JIT).
     """
 
     isa: str
@@ -48,7 +49,7 @@ class ThresholdSample:
 
     Every ``stride``-th panel is sampled, and the best score in each of these panels is found. The
     ``rank``-th largest of these best scores is the threshold. If ``stride`` is 0, no panel is
-    sampled, and the threshold starts to rise when the first candidates are found.
+    sampled, and the threshold starts to rise when candidates are scored for the first time.
     """
 
     stride: int = 0
@@ -94,6 +95,10 @@ def plan_exhaustive(
 
     There are n queries and m rows. A task scores a block of queries with all rows or, if there are
     few queries, one query with a part of the rows.
+
+    The rows are divided into ``n_ranges`` ranges. Some fields of this grid differ from the
+    docstring of ``TaskGrid``: ``queries_per_block`` is the number of (query, range) pairs per task,
+    ``n_query_blocks`` is the number of tasks, and ``panels_per_range`` is 0.
     """
     per_task = max(1, costs.pairs_per_task // (1 + n_columns // 64))
     n_ranges = min(max(1, m // max(per_task, 4 * k)), max(1, costs.max_tasks_per_search // n))
@@ -134,7 +139,8 @@ def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: Cos
     """
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
-    # The number of bytes of codes that the search reads. A byte that is read twice counts twice.
+    # The work of the search, as a number of bytes of codes: reading this many bytes takes about as
+    # long as the search.
     work = n_panels * PANEL * 4 * layout.words * (1 + n_queries // per_reading)
     return max(1, work // costs.min_bytes_per_thread)
 

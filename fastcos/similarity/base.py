@@ -89,7 +89,8 @@ class UpperBounded(Measure, Protocol):
     def precompute(self, B: Rows) -> Any:
         """Return the data that ``rescore`` needs about the items B (p, d).
 
-        A search calls ``precompute`` once.
+        A search may call ``precompute`` several times, for example once for each segment and each
+        batch of queries.
         """
 
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
