@@ -5,8 +5,6 @@
 the measure ranks the candidates.
 """
 
-from collections.abc import Callable
-
 from fastcos import parallel
 from fastcos.search.filter_refine import filter_and_refine
 from fastcos.search.options import ExecutionOptions
@@ -38,7 +36,7 @@ def search_segments(
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None
-    report = _segment_progress(options.progress, queries)
+    reports = None if options.progress is None else _BatchProgress(options.progress, queries)
     best: Ranking | None = None
     for segment, allowed_rows, share, memory in items.tasks(queries.rows, request, options, within):
         if allowed_rows is not None and not allowed_rows.count:
@@ -46,7 +44,7 @@ def search_segments(
         exclusions = queries.exclusions
         if len(segment.encoded.rows) < items.n_items:
             exclusions = exclusions_within(exclusions, segment)
-        progress = None if report is None else report(share)
+        progress = None if reports is None else reports.of_segment(share)
         limits = ExecutionOptions(options.n_threads, memory, progress)
         if bounding_measure is not None:
             columns, raw_scores = filter_and_refine(
@@ -61,34 +59,46 @@ def search_segments(
         if best is not None:
             segment_best = merge(best, segment_best, options.n_threads)
         best = segment_best
+    if reports is not None:
+        reports.finish()
     return padding(len(queries.rows), k) if best is None else best
 
 
-def _segment_progress(
-    progress: parallel.Progress | None, queries: QueryBatch
-) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Return a function that makes a progress callback for a segment; None if ``progress`` is None.
+class _BatchProgress:
+    """Converts progress within a segment to progress of the whole search.
 
-    The returned function takes the start and the end of the segment, as fractions of the number of
-    items. The callback converts progress within the segment to progress of the whole search,
-    measured in answered queries.
+    The progress of the whole search is measured in answered queries. ``queries`` is the batch of
+    queries that is being searched.
     """
-    if progress is None:
-        return None
-    first, n_queries = queries.first_query, len(queries.rows)
-    n_reported = first
 
-    def of_segment(share: tuple[float, float]) -> parallel.Progress:
+    def __init__(self, progress: parallel.Progress, queries: QueryBatch) -> None:
+        self._progress, self._total = progress, queries.total
+        self._first, self._n_queries = queries.first_query, len(queries.rows)
+        self._n_reported = self._first
+
+    def of_segment(self, share: tuple[float, float]) -> parallel.Progress:
+        """Return a function that is called with the progress within a segment.
+
+        ``share`` contains the start and the end of the segment, as fractions of the number of
+        items.
+        """
         start, stop = share
 
         def report(n_done: int, total: int) -> None:
-            nonlocal n_reported
             part = start + (stop - start) * n_done / total
             # The reported number of queries never decreases, even when some queries are searched
             # again.
-            n_reported = max(n_reported, first + int(part * n_queries))
-            progress(n_reported, queries.total)
+            n_answered = self._first + int(part * self._n_queries)
+            self._n_reported = max(self._n_reported, n_answered)
+            self._progress(self._n_reported, self._total)
 
         return report
 
-    return of_segment
+    def finish(self) -> None:
+        """Report that all queries of the batch are answered, unless this has been reported.
+
+        The searches of the segments may not have reported it, because a segment without allowed
+        rows is not searched and reports no progress.
+        """
+        if self._n_reported < self._first + self._n_queries:
+            self._progress(self._first + self._n_queries, self._total)

@@ -119,6 +119,15 @@ def test_an_index_keeps_few_parts_and_no_removed_rows():
     assert index.memory_.rows == (SMALL - 1 + 50) * rows[0].nbytes
 
 
+def test_progress_reaches_the_total_if_the_last_segment_has_no_allowed_rows(queries):
+    index, seen = SimilarityIndex().fit(gaussian(SMALL)), []
+    index.add(gaussian(SMALL, seed=2))
+    assert index.explain(1).n_segments == 2
+    index.search(queries, 1, allowed=[0], progress=lambda *step: seen.append(step))
+    assert seen == sorted(seen)
+    assert seen[-1] == (60, 60)
+
+
 def test_rows_of_two_types_are_searched_as_they_are(queries):
     narrow, wide = gaussian(300), gaussian(300, seed=2, dtype=np.float64)
     index = SimilarityIndex().fit(narrow)

@@ -112,6 +112,14 @@ def test_progress_ascends_to_the_number_of_queries(on_disk):
     assert seen[-1] == (6000, 6000)
 
 
+def test_progress_reaches_the_total_if_the_last_blocks_have_no_allowed_rows(rows, on_disk):
+    seen = []
+    options = {"k": 1, "working_memory": SMALL, "progress": lambda *step: seen.append(step)}
+    top_k(rows[:100], on_disk, allowed=[0], **options)
+    assert seen == sorted(seen)
+    assert seen[-1] == (100, 100)
+
+
 def test_a_written_private_copy_keeps_its_changes(rows, tmp_path):
     np.save(tmp_path / "rows.npy", rows)
     private = np.load(tmp_path / "rows.npy", mmap_mode="c")
