@@ -80,6 +80,9 @@ from fastcos.validation import Integers
 Method = Literal["numpy", "score_all", "unpacked", "packed", "distinct", "repack"]
 KernelName = Literal["few_queries", "projected_queries", "few_blocks", "query_blocks", "self_join"]
 Fact = Literal["distinct_rows", "moderate_norms"]
+# At the end of a self-join, a thread scores the candidates of this many rows together
+# (``kernels.self_join``, ``_PANELS_AT_ONCE``).
+_ROWS_FINISHED_TOGETHER = 8 * PANEL
 
 
 @dataclass(frozen=True)
@@ -797,15 +800,20 @@ def _plan_self_join(
     n_blocks = 2 * machine.n_threads * max(1, rounded)
     panels_per_block = -(-n_panels // n_blocks)
     capacity = capacity_of_join(k, costs)
-    # ``of_state`` is the number of bytes that the state of one row takes. ``of_task`` is the number
-    # of bytes that a task allocates for each row of its block (``kernels.self_join``).
+    # ``of_state`` is the number of bytes that the state of one row takes.
     has_remainders = INSTRUCTION_SETS[layout.isa].int16_words > 0
     of_codes = 4 * layout.words * (2 if has_remainders else 1)
     of_state = 8 * capacity + 16 * k + of_codes + 80
-    of_task = of_codes + 4 * sample.rank + 80
-    buffers = n_panels * PANEL * of_state + machine.n_threads * (
-        panels_per_block * PANEL * of_task + 56 * capacity + 32 * k
-    )
+    # Every thread allocates ``of_scratch`` bytes in every stage (``candidate_buffers.Scratch``).
+    # This number includes 2^15 bytes for arrays whose sizes do not depend on the rows. In the first
+    # stage, a thread also allocates ``of_first`` bytes for a block. In the last stage, a thread
+    # instead allocates ``of_last`` bytes: for each candidate, its query, its row, its score, and
+    # its place in the order of the rows. A row has at most ``capacity - 1`` candidates at the end.
+    of_scratch = 36 * capacity + 28 * k + 2**15
+    of_first = panels_per_block * PANEL * (of_codes + 4 * sample.rank + 80)
+    of_last = min(panels_per_block * PANEL, _ROWS_FINISHED_TOGETHER) * 28 * (capacity - 1)
+    buffers = n_panels * PANEL * of_state
+    buffers += machine.n_threads * (of_scratch + max(of_first, of_last))
     if buffers > machine.working_memory:
         return None
     grid = TaskGrid(panels_per_block * PANEL, n_blocks, n_panels, 1, machine.n_threads)

@@ -8,6 +8,7 @@ import pytest
 import fastcos
 from fastcos import parallel
 from fastcos.kernels import cpu, self_join, tiles
+from fastcos.kernels.simd.panel import PANEL
 from fastcos.search import cost_model, plan, projection, task_grid
 from tests.oracles import dense
 from tests.oracles.dense_families import FAMILIES, FORMS, each_family_and_measure
@@ -218,6 +219,13 @@ def test_plan_of_a_self_join(isa, n_threads):
 def test_other_searches_multiply_each_pair_twice(changes):
     made = plan_of(**{"n": 100_000, **changes})
     assert "self_join" not in (made.kernel, made.inner and made.inner.kernel)
+
+
+def test_buffers_of_a_self_join_contain_the_candidates_that_are_scored_together():
+    few, many = (plan_of(100_000, k=100, n_threads=n_threads) for n_threads in (2, 16))
+    # In the last stage, each of the 14 additional threads lists all candidates of several panels.
+    n_candidates = self_join._PANELS_AT_ONCE * PANEL * (many.capacity - 1)
+    assert many.buffer_bytes - few.buffer_bytes >= 14 * 28 * n_candidates
 
 
 def test_explain_knows_self_joins():
