@@ -39,7 +39,8 @@ class CostModel:
     max_rows_for_tiles: int = 2**31
     # If k is more than this share of the number of rows, tiles rule out too few rows to save time.
     max_neighbor_share: float = 1 / 8
-    # Packing a row takes this many times as long as computing one float64 score of the row.
+    # Packing a row takes this many times as long as computing one float64 score of the row. Rows
+    # are therefore packed only for more than this many queries.
     scores_per_packed_row: int = 7
     # The method "unpacked" compares rows by tiles without packing them. It is used if the number of
     # queries is in this range. With fewer than min_queries_unpacked queries, the time to read the

@@ -298,7 +298,7 @@ def plan_groups(
     is_wide_enough = (n_items >= costs.min_items_in_panels) & (
         k <= costs.max_neighbor_share * n_items
     )
-    pays_packing = (n_queries if n_queries_so_far is None else n_queries_so_far) >= (
+    pays_packing = (n_queries if n_queries_so_far is None else n_queries_so_far) > (
         costs.scores_per_packed_row
     )
     is_tiled = ~is_segment & is_wide_enough & pays_packing & (work >= costs.min_work_of_panels)

@@ -362,13 +362,21 @@ def test_groups_are_planned_by_their_work(n_queries, n_items, needs_segments, ex
 
 def test_groups_are_tiled_once_they_have_had_enough_queries():
     one, items = np.array([1]), np.array([50_000])
-    for n_queries_so_far, is_tiled in ((6, False), (7, True)):
+    for n_queries_so_far, is_tiled in ((7, False), (8, True)):
         so_far = np.array([n_queries_so_far])
         made = plan.plan_groups(one, items, 64, 10, n_queries_so_far=so_far)
         assert made.is_tiled.tolist() == [is_tiled]
         assert made.is_small.tolist() == [not is_tiled]
     without = plan.plan_groups(one, items, 64, 10, has_tiles=False, n_queries_so_far=so_far)
     assert without.is_small.all()
+
+
+@pytest.mark.parametrize("n_queries", [6, 7, 8])
+def test_groups_are_packed_for_as_many_queries_as_other_items(n_queries):
+    sizes = plan.SegmentSizes(10_000, 128, 10_000, row_type="float64", n_distinct=10_000)
+    made = plan.plan_search(sizes, plan.RequestSizes(n_queries, 10), MACHINE)
+    groups = plan.plan_groups(np.array([n_queries]), np.array([10_000]), 128, 10)
+    assert groups.is_tiled.tolist() == [made.method == "packed"] == [n_queries > 7]
 
 
 def test_a_part_of_an_index_is_scanned_by_tiles_for_more_than_an_eighth_of_its_rows():
