@@ -215,11 +215,12 @@ def as_request(
 
     If fewer than k items are allowed, the request has a smaller k, and the caller pads the results.
     ``exclude_self=True`` means that query i is item i and must not find itself. ``lists`` and
-    ``groups`` must already be validated; the docstring of ``SearchRequest`` describes them. If
-    ``allowed`` is a sparse matrix, the lists of its rows replace ``lists``. If ``allowed`` is not
-    sparse and ``lists`` is not None, ``allowed`` is not used.
+    ``groups`` must already be validated; the docstring of ``SearchRequest`` describes them. Only
+    one of ``allowed`` and ``lists`` may be given.
     """
     shape, allowed_positions = (n_queries, n_items), None
+    if lists is not None:
+        validation.check_none("allowed", allowed, "with lists")
     if validation.any_sparse(allowed):
         lists = as_pairs("allowed", allowed, shape)
     if lists is not None and groups is not None:

@@ -4,8 +4,10 @@ import functools
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from fastcos import SimilarityIndex
+from fastcos.search.request import as_request
 from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(5)
@@ -108,3 +110,10 @@ def test_lists_of_ids_may_be_shared_mixed_and_repeated():
             numbered.search(ROWS[:1], 2, allowed_ids=wrong)
     with pytest.raises(TypeError, match="allowed_ids must be whole numbers, like the ids"):
         numbered.search(ROWS[:1], 2, allowed_ids=[["a"]])
+
+
+@pytest.mark.parametrize("allowed", [[0, 1], sp.eye_array(2, 4)])
+def test_a_request_refuses_allowed_items_in_two_forms(allowed):
+    lists = np.array([0, 1, 2]), np.array([2, 3])
+    with pytest.raises(ValueError, match="allowed must be None with lists, got"):
+        as_request(1, 2, 4, allowed=allowed, lists=lists)
