@@ -59,7 +59,8 @@ def filter_and_refine(
     for batch in _batches(np.arange(n, dtype=np.int64), width, options):
         part = queries.take(batch)
         request = scan.SegmentRequest(width, part.exclusions, allowed_rows)
-        candidates, raw = scan.search_segment(segment, part.encoded, request, options)
+        part_options = options.for_part(int(batch[0]), int(batch[-1]) + 1, n)
+        candidates, raw = scan.search_segment(segment, part.encoded, request, part_options)
         row_numbers[batch], scores[batch] = _refine(
             measure, part, precomputed, candidates, k, options
         )

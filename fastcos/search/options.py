@@ -22,6 +22,22 @@ class ExecutionOptions(NamedTuple):
     working_memory: float
     progress: parallel.Progress | None = None
 
+    def for_part(self, first: int, last: int, total: int) -> "ExecutionOptions":
+        """Return the options for a search of the queries from ``first`` to ``last - 1``.
+
+        These queries are a part of ``total`` queries. The returned options convert the progress
+        within this part to the progress of all queries: every query before ``first`` counts as
+        answered, and no query after the part does.
+        """
+        progress = self.progress
+        if progress is None:
+            return self
+
+        def report(n_done: int, n: int) -> None:
+            progress(first + (last - first) * n_done // n, total)
+
+        return self._replace(progress=report)
+
 
 def as_options(
     n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None

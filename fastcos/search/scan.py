@@ -170,8 +170,9 @@ def _numpy(
                 exclusions=request.exclusions.of_range(lo, n), thresholds=bounds
             )
             row_numbers[remaining_queries], scores[remaining_queries] = search_segment(
-                segment, queries.take(remaining_queries), remaining_request, options
-            )
+                segment, queries.take(remaining_queries), remaining_request,
+                options.for_part(lo, n, n),
+            )  # fmt: skip
             break
         hi = min(n, lo + size)
         with readiness.seconds_in_numpy():
@@ -257,9 +258,9 @@ def _distinct(
     searched only once.
     """
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
-    n, progress = len(queries.rows), options.progress
-    if progress is not None:
-        options = options._replace(progress=lambda done, total: progress(done * n // total, n))
+    n = len(queries.rows)
+    # The search of the distinct queries reports its progress in terms of all queries.
+    options = options.for_part(0, n, n)
     query_groups = duplicates.find_duplicates(queries) if norms_repeat(queries.norms) else None
     distinct_queries, group_of_query = queries, validation.read_only(np.arange(n, dtype=np.int64))
     if query_groups is not None:

@@ -13,6 +13,8 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import config
 from fastcos.kernels import cpu, jit
+from fastcos.parallel import readiness
+from fastcos.search import cost_model
 from fastcos.search.top_k import top_k
 from tests.oracles import dense as dense_oracle
 from tests.oracles.compare import assert_same_bits
@@ -303,6 +305,30 @@ def test_progress_ends_at_the_number_of_queries():
     top_k(gaussian(3000, 8), k=3, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] >= seen[0][0]
     assert seen[-1] == (3000, 3000)
+
+
+# There are so few items that every pair is scored. The tasks of a search are therefore known.
+FEW_PAIRS_PER_TASK = {"pairs_per_task": 10_000}
+
+
+def test_progress_counts_the_parts_in_which_a_measure_scores_its_candidates():
+    X, Q, seen = gaussian(100, 8), gaussian(1000, 8, seed=1), []
+    options = {"n_threads": 1, "progress": lambda *step: seen.append(step)}
+    with cost_model.costs_replaced(**FEW_PAIRS_PER_TASK):
+        top_k(Q, X, k=1, measure="norm_angle_distance", working_memory=0.5, **options)
+    assert seen == sorted(seen)
+    assert seen[-1] == (1000, 1000)
+    # The candidates of at most 273 queries fit in the working memory, so there are four parts.
+    assert sum(step == (1000, 1000) for step in seen) == 1
+    assert max(after - before for (before, _), (after, _) in itertools.pairwise(seen)) <= 273
+
+
+def test_progress_goes_on_when_the_kernels_take_over_from_numpy(monkeypatch):
+    X, Q, seen = gaussian(100, 8), gaussian(1000, 8, seed=1), []
+    monkeypatch.setattr(readiness, "use_numpy", lambda: not seen)
+    with cost_model.costs_replaced(numpy_batch_queries=500, **FEW_PAIRS_PER_TASK):
+        top_k(Q, X, k=1, n_threads=1, progress=lambda *step: seen.append(step))
+    assert seen == [(n_answered, 1000) for n_answered in range(500, 1001, 100)]
 
 
 def in_a_process(code, **environment):
