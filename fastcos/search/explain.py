@@ -8,7 +8,6 @@ measured times.
 
 import contextlib
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,22 +16,23 @@ from typing import Any
 import numpy as np
 
 from fastcos import config, validation
-from fastcos.kernels import tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.batches import plan_batch
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.filters import no_exclusions
-from fastcos.search.group_search import needs_segments
+from fastcos.search.group_search import plan_groups_of_segments
 from fastcos.search.item_groups import ItemGroups
+from fastcos.search.layout import tile_layout
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.plan import (
     RequestSizes,
     SearchPlan,
     SegmentSizes,
     n_candidates,
-    plan_groups,
+    plan_group_panels,
     plan_search,
 )
 from fastcos.search.prepared import can_be_prepared
@@ -300,60 +300,62 @@ def explain_groups(
 
     ``codes`` (n,) contains the code of each query's group, as ``groups.find`` returns it.
     """
-    k, costs, isa = min(k, items.n_live), cost_model.COSTS, config.isa()
+    n_allowed = items.n_live if allowed_positions is None else len(allowed_positions)
+    k, costs, isa = min(k, n_allowed), cost_model.COSTS, config.isa()
     n_columns = items.rows.shape[1] if items.n_live else 0
     orders = [groups.order_of(segment, allowed_positions) for segment in items.segments]
-    n_items = np.zeros(len(groups.labels), np.int64)
-    for order in orders:
-        n_items += np.diff(order.starts)
-    n_queries = np.bincount(codes[codes >= 0], minlength=len(n_items))
-    group_plan = plan_groups(
-        n_queries, n_items, n_columns, k, needs_segments=needs_segments(items),
-        has_tiles=tiles.AVAILABLE,
-    )  # fmt: skip
+    n_queries = np.bincount(codes[codes >= 0], minlength=len(groups.labels))
+    group_plans = plan_groups_of_segments(items, orders, n_queries, k)
+    is_tiled, is_small = np.zeros((2, len(n_queries)), np.bool_)
+    machine = scan.machine_of(options, isa)
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # Groups that are not small are searched in one of two ways. Each tuple describes one way. Its
-    # entries are a mask of the groups that are searched in this way, the number of threads per
-    # group, and the number of groups that are searched at the same time.
-    ways = (
-        (group_plan.is_segment, options.n_threads, 1),
-        (group_plan.is_tiled, 1, options.n_threads),
-    )
-    of_segments = list(zip(items.segments, orders, strict=True))
-    for (segment, order), (is_searched, n_threads, n_at_once) in itertools.product(
-        of_segments, ways
+    for segment, order, group_plan in zip(
+        items.segments, orders, group_plans.of_segments, strict=True
     ):
-        group_options = ExecutionOptions(n_threads, options.working_memory / n_at_once)
-        for group in np.flatnonzero(is_searched & (np.diff(order.starts) > 0)).tolist():
-            sizes, machine = order.sizes_of(segment, group), scan.machine_of(group_options, isa)
+        n_items = np.diff(order.starts)
+        for group in np.flatnonzero(group_plans.is_segment & (n_items > 0)).tolist():
+            sizes = order.sizes_of(segment, group)
             request = RequestSizes(int(n_queries[group]), min(k, sizes.n_live))
             plans.append(plan_search(sizes, request, machine))
-            estimate = estimate_plan(plans[-1], sizes, request, machine, costs)
-            total = total.plus(estimate, 1 / n_at_once)
-    n_small = int(n_queries[group_plan.is_small].sum())
-    if n_small:
-        n_pairs = int((n_queries * n_items)[group_plan.is_small].sum())
-        # The estimate assumes that every query is compared with the same number of items.
-        m = -(-n_pairs // n_small)
-        grid = plan_exhaustive(n_small, m, n_columns, k, options.n_threads, costs)
-        plans.append(SearchPlan("score_all", grid=grid))
-        sizes = dataclasses.replace(items.segments[0].sizes(), n_live=m)
-        request = RequestSizes(n_small, min(k, m))
-        machine = scan.machine_of(options, isa)
-        total = total.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
+            total = total.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
+        for group in np.flatnonzero(group_plan.is_tiled).tolist():
+            sizes, n = order.sizes_of(segment, group), int(n_queries[group])
+            layout = tile_layout(sizes.packed_for or isa, n_columns)
+            n_panels = -(-sizes.n_live // PANEL)
+            plan = plan_group_panels(n, k, layout, n_columns, n_panels, machine)
+            plans.append(plan)
+            # The threads of the plan search different groups, so each group has one thread.
+            of_group = dataclasses.replace(plan, grid=dataclasses.replace(plan.grid, n_threads=1))
+            one_thread = dataclasses.replace(machine, n_threads=1)
+            estimate = estimate_plan(of_group, sizes, RequestSizes(n, k), one_thread, costs)
+            total = total.plus(estimate, 1 / plan.grid.n_threads)
+        n_small = int(n_queries[group_plan.is_small].sum())
+        if n_small:
+            n_pairs = int((n_queries * n_items)[group_plan.is_small].sum())
+            # The estimate assumes that every query is compared with the same number of items.
+            m = -(-n_pairs // n_small)
+            grid = plan_exhaustive(n_small, m, n_columns, k, options.n_threads, costs)
+            plans.append(SearchPlan("score_all", grid=grid))
+            sizes = dataclasses.replace(segment.sizes(), n_live=m)
+            request = RequestSizes(n_small, min(k, m))
+            total = total.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
+        is_tiled |= group_plan.is_tiled
+        is_small |= group_plan.is_small
+    # A group that has many items in one segment and few in another is counted only as tiled.
+    is_small &= ~is_tiled
     reasons = tuple(
         f"{count:,} {'group is' if count == 1 else 'groups are'} {text}"
         for count, text in (
             (
-                int(group_plan.is_segment.sum()),
+                int(group_plans.is_segment.sum()),
                 "searched by all threads together, one group at a time",
             ),
             (
-                int(group_plan.is_tiled.sum()),
+                int(is_tiled.sum()),
                 "searched by one thread per group, several groups at the same time",
             ),
             (
-                int(group_plan.is_small.sum()),
+                int(is_small.sum()),
                 "small: one call scores every query against all items of its group",
             ),
         )

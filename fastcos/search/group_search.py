@@ -14,6 +14,8 @@ all earlier searches together. If the request allows only some items, earlier se
 """
 
 import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -63,26 +65,16 @@ class GroupSearch:
         self._orders = [
             groups.items.order_of(segment, request.allowed_positions) for segment in items.segments
         ]
-        n_groups, n_columns = len(groups.items.labels), items.rows.shape[1]
-        n_queries = np.bincount(self._codes[self._codes >= 0], minlength=n_groups)
-        n_items: Integers = sum(
-            (np.diff(order.starts) for order in self._orders), np.zeros(n_groups, np.int64)
-        )
-        is_segment = plan.plan_groups(
-            n_queries, n_items, n_columns, request.k, needs_segments=needs_segments(items)
-        ).is_segment
-        n_in_launches = np.where(is_segment, 0, n_queries)
-        self._tiled_groups = [
-            plan.plan_groups(
-                n_in_launches, np.diff(order.starts), n_columns, request.k,
-                has_tiles=tiles.AVAILABLE, n_queries_so_far=order.count_queries(n_in_launches),
-            ).is_tiled
-            for order in self._orders
-        ]  # fmt: skip
+        n_queries = np.bincount(self._codes[self._codes >= 0], minlength=len(groups.items.labels))
+        plans = plan_groups_of_segments(items, self._orders, n_queries, request.k)
+        self._tiled_groups = [group_plan.is_tiled for group_plan in plans.of_segments]
+        for order in self._orders:
+            order.count_queries(np.where(plans.is_segment, 0, n_queries))
         # A query whose group has no items has the group code -1. NumPy reads the index -1 as the
         # last entry of an array. The last entries of _n_items and _is_segment are therefore the
         # values for such a query: 0 and False.
-        self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
+        self._n_items = np.append(plans.n_items, 0)
+        self._is_segment = np.append(plans.is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:
         """Return positions and raw scores (n, k) of the best items in the group of each query."""
@@ -166,7 +158,51 @@ class GroupSearch:
         )  # fmt: skip
 
 
-def needs_segments(items: ItemSource) -> bool:
+class GroupPlans(NamedTuple):
+    """How each of g groups is searched, in all segments of the items.
+
+    Attributes
+    ----------
+    n_items : ndarray (g,), int64
+        The number of items of each group in all segments.
+    is_segment : ndarray (g,), bool
+        The groups that are searched one at a time, as segments of their own.
+    of_segments : tuple of GroupPlan
+        For each segment, how the items of the other groups in this segment are searched.
+    """
+
+    n_items: Integers
+    is_segment: npt.NDArray[np.bool_]
+    of_segments: tuple[plan.GroupPlan, ...]
+
+
+def plan_groups_of_segments(
+    items: ItemSource, orders: Sequence[SegmentOrder], n_queries: Integers, k: int
+) -> GroupPlans:
+    """Plan a search within groups that has ``n_queries`` (g,) queries in each of g groups.
+
+    ``orders`` contains the order of each segment. Each order has counted the queries of all earlier
+    searches. This function does not add the queries of this search to the counts.
+    """
+    n_columns = items.rows.shape[1] if items.segments else 0
+    n_items: Integers = sum(
+        (np.diff(order.starts) for order in orders), np.zeros(len(n_queries), np.int64)
+    )
+    is_segment = plan.plan_groups(
+        n_queries, n_items, n_columns, k, needs_segments=_needs_segments(items)
+    ).is_segment
+    n_in_launches = np.where(is_segment, 0, n_queries)
+    of_segments = tuple(
+        plan.plan_groups(
+            n_in_launches, np.diff(order.starts), n_columns, k, has_tiles=tiles.AVAILABLE,
+            n_queries_so_far=order.n_queries + n_in_launches,
+        )
+        for order in orders
+    )  # fmt: skip
+    return GroupPlans(n_items, is_segment, of_segments)
+
+
+def _needs_segments(items: ItemSource) -> bool:
     """Return whether every group must be searched as a segment.
 
     Groups must be searched as segments in two cases: the measure is ``UpperBounded``, or the

@@ -45,24 +45,25 @@ class SegmentOrder:
         """The scaling with which the rows of all groups are packed."""
         return scale_items(self._metric_type, self._encoded, self.row_numbers, None)
 
-    def count_queries(self, n_queries: Integers) -> Integers:
-        """Add the queries of a search to the totals of their groups, and return the totals.
-
-        ``n_queries`` (g,) contains the number of queries of each group in this search. The totals
-        cover all searches so far.
-        """
-        self._n_queries += n_queries
+    @property
+    def n_queries(self) -> Integers:
+        """The number of queries (g,) that all searches so far had in each group."""
         return self._n_queries
+
+    def count_queries(self, n_queries: Integers) -> None:
+        """Add the number of queries (g,) that a search has in each group to ``n_queries``."""
+        self._n_queries += n_queries
 
     def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
         """Return the sizes of a segment with only this group, to plan a search of the group."""
         group_segment = self._segments.get(group)
         if group_segment is not None:
             return group_segment.sizes()
-        n_items = int(self.starts[group + 1] - self.starts[group])
+        n_items, panels = int(self.starts[group + 1] - self.starts[group]), self._packed.get(group)
         return dataclasses.replace(
-            segment.sizes(), n_live=n_items, packed_for="", n_packed=0, projected_words=0,
-            n_distinct=n_items, has_moderate_norms=True,
+            segment.sizes(), n_live=n_items, packed_for="" if panels is None else panels.layout.isa,
+            n_packed=0 if panels is None else n_items, projected_words=0, n_distinct=n_items,
+            has_moderate_norms=True,
         )  # fmt: skip
 
     def packed(self, group: int) -> PackedItems:

@@ -6,7 +6,7 @@ import pytest
 import fastcos
 from fastcos import SimilarityIndex, explain_top_k
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import cost_model, scan
+from fastcos.search import cost_model, group_search, scan
 
 ROWS = np.random.default_rng(0).standard_normal((5000, 40)).astype(np.float32)
 
@@ -102,6 +102,39 @@ def test_groups_are_explained_by_their_sizes():
         SimilarityIndex().fit(ROWS).explain(5, groups="large")
     only_few = index.explain(1000, groups="large", allowed=np.arange(50), n_threads=2)
     assert only_few.seconds < explained.seconds
+
+
+def test_groups_are_explained_with_the_queries_of_earlier_searches(monkeypatch):
+    rows = np.random.default_rng(1).standard_normal((10_000, 128)).astype(np.float32)
+    index = SimilarityIndex().fit(rows, groups=["all"] * 10_000)
+    panel_searches, search_panels = [], group_search._search_panels
+
+    def recorded(*arguments):
+        panel_searches.append(number)
+        search_panels(*arguments)
+
+    monkeypatch.setattr(group_search, "_search_panels", recorded)
+    is_explained_as_tiled = []
+    for number in range(1, 11):
+        explained = index.explain(1, groups="all")
+        text = str(explained)
+        is_explained_as_tiled.append("1 group is searched by one thread per group" in text)
+        assert (explained.method == "packed") == is_explained_as_tiled[-1]
+        assert ("1 group is small" in text) != is_explained_as_tiled[-1]
+        index.search(rows[number], groups="all")
+    assert panel_searches == [8, 9, 10]
+    assert is_explained_as_tiled == [False] * 7 + [True] * 3
+
+
+def test_groups_are_explained_by_their_sizes_in_each_segment():
+    labels = np.where(np.arange(5000) < 50, "rare", "usual")
+    index = SimilarityIndex().fit(ROWS, groups=labels)
+    index.add(ROWS, groups=labels)
+    explained = index.explain(5000, 5, groups="rare")
+    assert explained.n_segments == 2
+    # The group has 100 items, but only 50 in each segment: too few to be searched by tiles.
+    assert "1 group is small" in str(explained)
+    assert {plan.method for plan in explained.plans} == {"score_all"}
 
 
 def test_rows_are_not_packed_and_nothing_is_searched_for_sizes_alone():
