@@ -109,7 +109,8 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 
     An item of the panel can reach the threshold only if its product is at least v_min, which is
     defined at the top of this file. The result is v_min - 1, so that no rounding error excludes an
-    item whose product is v_min. The first four arguments are the bound terms of the query. If
+    item whose product is v_min. The first four arguments are bound terms of the query, which are
+    divided by the quantisation step of the query; the threshold, too, must be divided by it. If
     residual_norm and code_norm are 0, the threshold is compared with an estimate of the score,
     which consists of the product and the weighted offset, instead of an upper bound. `statistics`
     (panels, 5) is described in ItemPanels. If rows have at most 1,024 columns, float32 represents
@@ -144,7 +145,8 @@ def estimate_panels(first, n_panels, largest_products, statistics, weight, panel
 def threshold_of(query, queries, score, inverse_step):
     """Return the threshold tau that corresponds to a score of a query, as float32.
 
-    The threshold is divided by the quantisation step of the query, like the other bound terms.
+    The threshold is K for this score, less a bound on rounding errors. It is divided by the
+    quantisation step of the query, like the other bound terms.
     """
     scaling = queries.scaling
     bound = scaling.slopes[query] * score + scaling.intercepts[query]

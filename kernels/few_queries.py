@@ -23,10 +23,11 @@ the *upper bound* on the score. The kernel takes the following steps:
 4. The slots with the largest products are scored in float64 (``find_best``). The products of
    different panels cannot be compared directly, because their quantisation steps differ. The
    largest product of each panel is therefore multiplied by the quantisation step of the panel,
-   which gives one *estimate* per panel. (If items have offsets, the largest weighted offset of the
-   panel is added.) The *first* threshold is the r-th largest estimate. It is divided by the
-   quantisation step of each panel. A slot is scored if its product is at least the result minus 1,
-   so that a rounding error cannot exclude the slot that set the threshold.
+   which gives one *estimate* per panel. The quantisation step of the query is left out: it is the
+   same for all slots, and thresholds are divided by it. The *first* threshold is the r-th largest
+   estimate. It is divided by the quantisation step of each panel. A slot is scored if its product
+   is at least the result minus 1, so that a rounding error cannot exclude the slot that set the
+   threshold.
 5. The k-th best score among all slots cannot be lower than the k-th best score among the slots that
    step 4 scored in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot
    that step 4 did not score is now scored in float64 if its upper bound reaches the proved
@@ -79,8 +80,9 @@ are correct. The imported names have the following meanings:
 
 Some names have no effect on most searches by the cosine. Offsets, and the weight by which a query
 multiplies them, are zero for cosines, unless a direction that most rows share was subtracted from
-the rows (``candidate_filter`` calls this a shift). The filters matter only if some items are not
-allowed. The field `projection` matters only for items that have a projection. For such items,
+the rows (``candidate_filter`` calls this a shift). If items have offsets, the largest weighted
+offset of a panel is added to the estimate of the panel. The filters matter only if some items are
+not allowed. The field `projection` matters only for items that have a projection. For such items,
 ``projected_queries`` takes the same steps as this kernel, except that its step 3 skips the full
 codes of most slots. ``multiply_run`` and ``multiply_run_by_item`` compute the same products for two
 layouts of the items' codes.
@@ -162,8 +164,11 @@ class Buffers(NamedTuple):
     ----------
     rows, scores : int64 and float64 array (256,)
         The rows that are about to be scored, and their scores.
-    best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
-        The best rows so far, in any order, and their scores.
+    best_rows, best_scores : int64 and float64 array (2 k + 256,)
+        The best rows so far, in any order, and their scores. Rows that are no longer among the best
+        k are removed when the array is nearly full.
+    scratch : float64 array (2 k + 256,)
+        Overwritten when the best rows are selected.
     hits : int32 array (32,)
         The positions of the products that reach a threshold. Position 0 is the first product of the
         range of panels.
@@ -192,8 +197,8 @@ def search_few_queries(lo, hi, addresses, query_bytes, filters, settings, scores
     padded with -inf and -1. The arrays `scores` and `rows` have the shape (tasks, n, k). If
     settings.check_norms is true and the norm of a query is not ordinary
     (``query_encoding.are_ordinary``), rows[task, 0, 0] becomes STATUS_NOT_ORDINARY and nothing is
-    searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
-    query, and 4 bytes per panel and query.
+    searched. The kernel computes O(n m d) products of codes. Its largest arrays take 4 bytes per
+    slot and query.
     """
     task, n, k = lo // settings.panels_per_range, query_bytes.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -321,7 +326,7 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
     # Step 4 of the file's docstring: slots that reach the first threshold are scored. The
     # threshold is then lowered until k rows have been found.
     while True:
-        threshold = -NEVER
+        threshold = -NEVER  # if the rank is 0, every slot reaches the threshold
         if rank > 0:
             threshold = kth_estimate(i, lo, rank, -NEVER, items, codes, largest_products, buffers)
         n_best, kth_score = score_reaching(
@@ -348,7 +353,8 @@ def kth_estimate(i, lo, rank, minimum, items, codes, largest_products, buffers):
     """Return the `rank`-th largest of the estimates for query i; each panel has one estimate.
 
     Step 4 in the docstring of this file defines the estimates. `lo` is the number of the first
-    panel. If the `rank`-th largest estimate is below `minimum`, the function returns `minimum`.
+    panel. If the `rank`-th largest estimate is below `minimum`, the function returns `minimum`; the
+    kernel of this file passes -NEVER, and ``projected_queries`` passes a threshold.
     """
     n_panels, panel_estimates = largest_products.shape[0], buffers.panel_estimates
     estimate_panels(
@@ -374,11 +380,12 @@ def score_reaching(
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    If `by_upper_bound` is false, a slot reaches the threshold if its product does. If it is true, a
-    slot reaches the threshold if the upper bound on its score does. The bound terms of the query
-    then lower the product that is required. Slots whose products reach `previous_threshold` are
-    skipped, because an earlier call has scored them. The function returns the number of best rows
-    in the buffers, and the k-th best score.
+    If `by_upper_bound` is false, a slot reaches the threshold if its estimate does. If it is true,
+    a slot reaches the threshold if the upper bound on its score does; the norms of the query's
+    residual and codes then lower the product that is required. Slots whose estimates reach
+    `previous_threshold` are skipped, because an earlier call has scored them; that call did not use
+    upper bounds. The function returns the number of best rows in the buffers, and the k-th best
+    score.
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0
@@ -392,8 +399,6 @@ def score_reaching(
         min_product = product_below(threshold, residual_norm, code_norm, weight, statistics, panel)
         if np.float32(largest_products[p]) < min_product:
             continue
-        # The earlier call compared the products with the previous threshold, and not the upper
-        # bounds. The bound terms of the query are therefore left out here, too.
         previous_min_product = product_below(
             previous_threshold, zero, zero, weight, statistics, panel
         )

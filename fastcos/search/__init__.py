@@ -10,9 +10,10 @@ rows are in memory or in a file.
 The following terms occur in most modules. A *segment* is a set of rows that are searched together;
 the rows of an index usually form one segment. The rows of a segment are usually *packed*: each row
 is quantised to int8 codes, and 32 rows form a *panel* (``fastcos.kernels.packing``). A product of
-codes gives an upper bound on a score. Rows whose upper bound is too low are dropped, and the other
-rows are scored in float64. Long rows may also have a *projection*, which consists of shorter codes
-with which most rows are dropped. A search takes this path through the modules::
+codes approximates a score; the product and the largest possible error of the codes give an upper
+bound on the score. Rows whose upper bound is too low are dropped, and the other rows are scored in
+float64. Long rows may also have a *projection*, which consists of shorter codes with which most
+rows are dropped. A search takes this path through the modules::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, which the kernel validates; see below
@@ -42,7 +43,7 @@ has stored a launch for a search, the search consists of these calls::
     SimilarityIndex.search        index         the caller passes only queries, k and n_threads
       PreparedSearches.search     prepared      finds the stored launch of each segment
         Launch.run                launch        runs the launch for these queries
-          match_row_type          encoded_rows  converts queries of another type without loss
+          match_row_type          similarity/encoded_rows, converts queries without loss
           bytes_of                kernels/records, returns a read-only view of the queries
           search_few_queries      kernels/few_queries, or another kernel of the launch
         IndexNeighbors            results       positions, scores (rounded to float32), and the ids
@@ -139,10 +140,11 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 * ``fit`` has packed the 1,000 rows of the example. The 64 codes of a row are 16 words of 4 bytes.
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
 * For the first search of the example, the planner makes a plan. The plan has the method "packed"
-  and the kernel "few_queries". Its grid has one task, and its ``first_rank`` is 12.
+  and the kernel "few_queries". A single task searches all rows. The ``first_rank`` of the plan is
+  12, which is used below.
 * The index stores the launch of the example: the call of the kernel, without the query. The plan is
   the same for any number of threads, so the launch is stored under a key without options. The key
-  is the shape of the queries, (1, 64), their number type, and k.
+  is the shape of the queries, here (1, 64), their number type, and k.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The

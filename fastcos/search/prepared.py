@@ -85,7 +85,7 @@ class PreparedSearches:
             and self._measure.metric_type == "cosine"
         )
 
-    # --- Every search; a search with stored launches needs only these two methods ---
+    # --- Every search ---
 
     def search(
         self, queries: Any, k: Any, n_threads: int | None = None, allowed: Any = None
@@ -121,7 +121,7 @@ class PreparedSearches:
                 self._launches.clear()
                 return self.search(queries, k, n_threads, allowed)
             ranking = launch.run(query_matrix)
-            if ranking is None:  # the norm of a query is NaN, tiny or huge
+            if ranking is None:  # the norm of a query is zero, NaN, tiny or huge
                 return None
             rankings.append(ranking)
         # All segments together contain at least k allowed rows (SearchPlan.launch_is_whole_search),
