@@ -87,7 +87,7 @@ FIRST, LAST = -1, -2
 # A task divides its panels of queries into groups of this many panels. It compares a group with
 # every panel of items before it begins with the next group, so that the queries of the group stay
 # in the second-level cache. The results are also written group by group.
-_PANELS_AT_ONCE = 8
+PANELS_AT_ONCE = 8
 # The inner product of two rows of codes is below this number, and the number fits in int32.
 _LARGEST_PRODUCT = np.float32(2.1e9)
 
@@ -134,15 +134,15 @@ def search_self_join(lo, hi, addresses, queries, batch, settings, state, results
         if settings.stage == FIRST:
             _start_block(q0, q1, queries, batch, items, settings, state, results)
             continue
-        for q in range(q0, q1, _PANELS_AT_ONCE):
-            last_q = min(q + _PANELS_AT_ONCE, q1)
+        for q in range(q0, q1, PANELS_AT_ONCE):
+            last_q = min(q + PANELS_AT_ONCE, q1)
             _compare_panels(
                 q, last_q, max(p0, q), p1, batch, queries, items, block, state.units, terms,
                 candidates, scratch,
             )  # fmt: skip
         if settings.stage == LAST:
-            for q in range(q0, q1, _PANELS_AT_ONCE):
-                last_q = min(q + _PANELS_AT_ONCE, q1)
+            for q in range(q0, q1, PANELS_AT_ONCE):
+                last_q = min(q + PANELS_AT_ONCE, q1)
                 _finish_panels(
                     q, last_q, batch, queries, items, block, state, scratch, panel_settings, results
                 )

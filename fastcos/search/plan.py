@@ -54,6 +54,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from fastcos.kernels.self_join import PANELS_AT_ONCE
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.search import cost_model
@@ -80,9 +81,6 @@ from fastcos.validation import Integers
 Method = Literal["numpy", "score_all", "unpacked", "packed", "distinct", "repack"]
 KernelName = Literal["few_queries", "projected_queries", "few_blocks", "query_blocks", "self_join"]
 Fact = Literal["distinct_rows", "moderate_norms"]
-# At the end of a self-join, a thread scores the candidates of this many rows together
-# (``kernels.self_join``, ``_PANELS_AT_ONCE``).
-_ROWS_FINISHED_TOGETHER = 8 * PANEL
 
 
 @dataclass(frozen=True)
@@ -811,7 +809,7 @@ def _plan_self_join(
     # its place in the order of the rows. A row has at most ``capacity - 1`` candidates at the end.
     of_scratch = 36 * capacity + 28 * k + 2**15
     of_first = panels_per_block * PANEL * (of_codes + 4 * sample.rank + 80)
-    of_last = min(panels_per_block * PANEL, _ROWS_FINISHED_TOGETHER) * 28 * (capacity - 1)
+    of_last = min(panels_per_block, PANELS_AT_ONCE) * PANEL * 28 * (capacity - 1)
     buffers = n_panels * PANEL * of_state
     buffers += machine.n_threads * (of_scratch + max(of_first, of_last))
     if buffers > machine.working_memory:

@@ -508,6 +508,9 @@ def test_the_example_on_the_page_of_the_package_is_planned_as_it_says():
     text = " ".join(search.__doc__.split())
     assert made.grid.is_one_task
     assert made.fits_all_options
-    assert f'the method "{made.method}" and the kernel "{made.kernel}". Its grid has one' in text
-    assert f"has one task, and its ``first_rank`` is {made.first_rank}." in text
+    assert f'the method "{made.method}" and the kernel "{made.kernel}". A single task' in text
+    assert (
+        f"A single task searches all rows. The ``first_rank`` of the plan is {made.first_rank}"
+        in text
+    )
     assert f"the {made.first_rank}th largest of these 32 results is the first threshold" in text

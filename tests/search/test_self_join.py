@@ -224,7 +224,7 @@ def test_other_searches_multiply_each_pair_twice(changes):
 def test_buffers_of_a_self_join_contain_the_candidates_that_are_scored_together():
     few, many = (plan_of(100_000, k=100, n_threads=n_threads) for n_threads in (2, 16))
     # In the last stage, each of the 14 additional threads lists all candidates of several panels.
-    n_candidates = self_join._PANELS_AT_ONCE * PANEL * (many.capacity - 1)
+    n_candidates = self_join.PANELS_AT_ONCE * PANEL * (many.capacity - 1)
     assert many.buffer_bytes - few.buffer_bytes >= 14 * 28 * n_candidates
 
 
