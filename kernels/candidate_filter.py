@@ -5,8 +5,8 @@ scaled to a row b' of norm at most 1 (``query_encoding``). The score of the pair
 function of K = a' · b' + w o. Here o is the offset of the item, and w is the weight with which the
 query multiplies offsets. If the score is the cosine and no shift is subtracted (see below), w o is
 0, and K is the cosine itself. The threshold tau of a query is a lower bound on the k-th largest
-value of K among the pairs of this query, or an estimate of this value. After a search with an
-estimate, the k-th best score shows whether the estimate was too high (``tile_top_k``).
+value of K among the pairs of this query, or an estimate of this value. Searches that use an
+estimate find out afterwards whether it was too high (``tile_top_k``, ``few_queries``).
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
@@ -29,11 +29,12 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
 The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
-weight of the offsets, all divided by s. The statistics of a panel are 1 / t, N, R and the range of
-the offsets. Most kernels compare v with v_min - 1 in float32 (``product_below``). Only the
-operation that lists the hits of a tile (``simd.hits.list_tile_hits``) does not: with int8 codes, it
-compares v with an integer between v_min - 2 and v_min, and in a tile of float32 numbers, it
-compares v with v_min itself.
+weight of the offsets, all divided by s; the code calls them THRESHOLD, RESIDUAL_NORM, CODE_NORM and
+OFFSET_WEIGHT. The statistics of a panel are 1 / t, N, R and the range of the offsets; the code
+calls the first three INVERSE_STEP, MAX_NORM and MAX_RESIDUAL. Most kernels compare v with v_min - 1
+in float32 (``product_below``). Only the operation that lists the hits of a tile
+(``simd.hits.list_tile_hits``) does not: with int8 codes, it compares v with an integer between
+v_min - 2 and v_min, and in a tile of float32 numbers, it compares v with v_min itself.
 
 Two kinds of searches compute v in another way. If tiles multiply float32 numbers instead of codes,
 then s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding error of a float32
@@ -105,7 +106,7 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 @inlined_kernel
 def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
-    """Return a bound: an item can reach the query's threshold only if its product is above it.
+    """Return a number: an item can reach a threshold only if its product is above this number.
 
     An item of the panel can reach the threshold only if its product is at least v_min, which is
     defined at the top of this file. The result is v_min - 1, so that no rounding error excludes an

@@ -64,11 +64,13 @@ are correct. The imported names have the following meanings:
 - ``encode_query`` scales, rotates and quantises one query. ``set_bound_terms`` stores the *bound
   terms* of the query, from which upper bounds on its scores are computed: the norms of its residual
   and of its codes, and the weight of offsets. (Other kernels also store a threshold there.)
-- ``multiply_run`` multiplies the codes of a query by the codes of all slots of some panels.
+- ``multiply_run`` multiplies the codes of a query by the codes of all slots of some panels. It
+  reads panels in which the codes of 8 items are interleaved; ``multiply_run_by_item`` reads panels
+  in which the codes of each item lie together (long rows with AVX2, and rows with a projection).
 - ``estimate_panels`` computes the estimates of step 4, and ``threshold_of`` computes the proved
   threshold of step 5 from a float64 score. ``product_below`` returns a number for a threshold and a
-  panel: a slot of the panel can reach the threshold only if its product is above this number. The
-  number is the smallest product that can reach the threshold, minus 1.
+  panel: a slot of the panel can reach the threshold only if its product is above this number, which
+  contains a margin of 1 for rounding errors.
 - ``list_reaching`` lists the products of a panel that are at least a number, which is not rounded
   to an integer. ``passes_filters`` applies the filters, and ``score_pairs`` computes float64
   scores. ``kth_largest``, ``select_best``, ``keep_best`` and ``write_best`` select and sort the
@@ -84,8 +86,7 @@ the rows (``candidate_filter`` calls this a shift). If items have offsets, the l
 offset of a panel is added to the estimate of the panel. The filters matter only if some items are
 not allowed. The field `projection` matters only for items that have a projection. For such items,
 ``projected_queries`` takes the same steps as this kernel, except that its step 3 skips the full
-codes of most slots. ``multiply_run`` and ``multiply_run_by_item`` compute the same products for two
-layouts of the items' codes.
+codes of most slots.
 
 The docstring of ``fastcos.search`` describes one search as an example, with the numbers of panels
 and of scored slots.
@@ -140,9 +141,9 @@ class QueryCodes(NamedTuple):
         ``multiply_run`` reads are stored 8 times in succession, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
-        For each query, the number that is added to the products of its codes. When codes of items
-        are multiplied, 128 has been added to them (``simd.tile_scores``). The correction of a query
-        is therefore -128 times the sum of the query's codes.
+        For each query, the number that is added to the products of its codes. The instructions that
+        multiply codes require unsigned codes of items, so 128 is added to these. The correction of
+        a query is therefore -128 times the sum of the query's codes.
     bound_terms : float32 array (5, 32)
         The terms of each query's bound, one query per column. Module ``simd.panel`` describes the
         five rows of the bound terms.
@@ -380,12 +381,12 @@ def score_reaching(
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    If `by_upper_bound` is false, a slot reaches the threshold if its estimate does. If it is true,
-    a slot reaches the threshold if the upper bound on its score does; the norms of the query's
-    residual and codes then lower the product that is required. Slots whose estimates reach
-    `previous_threshold` are skipped, because an earlier call has scored them; that call did not use
-    upper bounds. The function returns the number of best rows in the buffers, and the k-th best
-    score.
+    If `by_upper_bound` is false, a slot reaches the threshold if its product, converted as the
+    estimate of its panel is, reaches it. If it is true, a slot reaches the threshold if the upper
+    bound on its score does; the norms of the query's residual and codes then lower the product that
+    is required. Slots that reach `previous_threshold` by the first rule are skipped, because an
+    earlier call with the same threshold has scored them. The function returns the number of best
+    rows in the buffers, and the k-th best score.
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0

@@ -40,7 +40,7 @@ rows are dropped. A search takes this path through the modules::
 A *launch* stores a compiled kernel and the arguments that do not depend on the queries. If an index
 has stored a launch for a search, the search consists of these calls::
 
-    SimilarityIndex.search        index         the caller passes only queries, k and n_threads
+    SimilarityIndex.search        index         the caller passes only queries and k
       PreparedSearches.search     prepared      finds the stored launch of each segment
         Launch.run                launch        runs the launch for these queries
           match_row_type          similarity/encoded_rows, converts queries without loss
@@ -51,10 +51,11 @@ has stored a launch for a search, the search consists of these calls::
 
 To understand this path, read ``SimilarityIndex.search`` down to the first call of
 ``prepared.search``, the methods ``PreparedSearches.search`` and ``Launch.run``, and the module
-``kernels/few_queries.py``. The docstring of ``kernels/candidate_filter.py`` proves that the result
-is exact. Launches are stored by the shape and the number type of the queries and by k; in a large
-index, also by the number of threads and the working memory. If a projection was added to the packed
-rows of a segment meanwhile, the search is planned again.
+``kernels/few_queries.py``, which says why the result is exact. The docstring of
+``kernels/candidate_filter.py`` proves the bound on which this rests. Launches are stored by the
+shape and the number type of the queries and by k; in a large index, also by the number of threads
+and the working memory. If a projection was added to the packed rows of a segment meanwhile, the
+search is planned again.
 
 A projection can be added after ``fit`` has returned. For a segment of at least 4,096 rows and 192
 columns, ``fit`` may start a thread that replaces the packed rows of the segment (``projection``).
@@ -81,7 +82,8 @@ with a given k and a given number of queries (at most 64), the index plans the s
 segment, and usually stores one launch per segment (``prepared``). If the next search has the same
 k, and its queries have the same shape and number type, it runs the stored launches without
 planning. Some searches cannot be prepared: for example, searches with a large k, and most searches
-of an index that has grouped equal rows. If a search cannot be prepared, the index stores this fact.
+of an index that has grouped equal rows. If the plans show that a search cannot be prepared, the
+index stores this fact.
 
 A call to ``top_k`` with at most 7 queries usually packs no rows, because packing a row takes as
 long as scoring the row for 7 queries (``cost_model.CostModel.scores_per_packed_row``). The method
@@ -156,7 +158,8 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   reach it is not among the 10 best.
 * In most searches of the example, no slot that was not scored has an upper bound that reaches the
   proved threshold. The result then consists of the 10 best of the 15 scored rows; the other 985 of
-  the 1,000 rows are never scored in float64.
+  the 1,000 rows are never scored in float64. (Among more rows, or rows with more columns, a few
+  more slots are usually scored.)
 
 In each of the following three tables, an imported module comes before the modules that import it at
 the top of their files.

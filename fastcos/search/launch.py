@@ -2,9 +2,9 @@
 
 If ``SearchPlan.launch_is_whole_search`` is True, a search for few queries is a single launch, and
 the plan names the kernel. A launch calls the kernel once, or once per task if the plan has several
-tasks. A task is a range of the rows or a block of queries. All arguments of the kernel except the
-queries follow from the plan and from the packed rows. ``prepared`` stores each launch for later
-searches of the same index; ``scan`` runs a launch only once.
+tasks. A task compares all queries, or a block of queries, with a range of the rows. All arguments
+of the kernel except the queries follow from the plan and from the packed rows. ``prepared`` stores
+each launch for later searches of the same index; ``scan`` runs a launch only once.
 
 ``launch_of`` makes a launch during the first search; a repeated search needs only ``Launch``. The
 kernel of a search of one query is usually ``few_queries.search_few_queries``.
@@ -61,9 +61,8 @@ class Launch:
         The number of ranges into which the rows are divided. The kernel finds the k best rows of
         each range, and ``run`` merges them.
     n_units : int
-        The number of units of work, which are divided among the tasks. For the kernel that searches
-        blocks of queries, a unit is a task; for every other kernel, a unit is a panel of 32 packed
-        rows.
+        The number of units of work, which are divided among the tasks. A unit is a panel of 32
+        packed rows; for the kernel that searches blocks of queries, a unit is a task.
     blocks : ndarray or None
         The units at which the tasks begin and end (``parallel.row_blocks``). None stands for a
         single task, which runs in the calling thread. A search of one query has a single task if
@@ -74,7 +73,7 @@ class Launch:
         Whether the launch is the same for any number of threads. It must also be the same for any
         working memory that is not unusually small. ``SearchPlan`` has the same field.
     code : callable or None
-        The compiled code of the kernel, which the first run finds and every run calls. None before
+        The compiled code of the kernel, which the first run finds and later runs call. None before
         the first run, and None if there are several tasks. ``Kernel.call`` would find the code at
         every run, which would take about 1 us longer. If the kernels were compiled when the wheel
         was built, ``code`` is a Python method that finds the native code at every run.
