@@ -107,13 +107,14 @@ def test_groups_are_explained_by_their_sizes():
 def test_groups_are_explained_with_the_queries_of_earlier_searches(monkeypatch):
     rows = np.random.default_rng(1).standard_normal((10_000, 128)).astype(np.float32)
     index = SimilarityIndex().fit(rows, groups=["all"] * 10_000)
-    panel_searches, search_panels = [], group_search._search_panels
+    # Queries are packed only if a group is searched by tiles.
+    searches_by_tiles, pack_queries = [], group_search.pack_queries
 
     def recorded(*arguments):
-        panel_searches.append(number)
-        search_panels(*arguments)
+        searches_by_tiles.append(number)
+        return pack_queries(*arguments)
 
-    monkeypatch.setattr(group_search, "_search_panels", recorded)
+    monkeypatch.setattr(group_search, "pack_queries", recorded)
     is_explained_as_tiled = []
     for number in range(1, 11):
         explained = index.explain(1, groups="all")
@@ -122,7 +123,7 @@ def test_groups_are_explained_with_the_queries_of_earlier_searches(monkeypatch):
         assert (explained.method == "packed") == is_explained_as_tiled[-1]
         assert ("1 group is small" in text) != is_explained_as_tiled[-1]
         index.search(rows[number], groups="all")
-    assert panel_searches == [8, 9, 10]
+    assert searches_by_tiles == [8, 9, 10]
     assert is_explained_as_tiled == [False] * 7 + [True] * 3
 
 
