@@ -120,8 +120,8 @@ HAS_INTERMEDIATE_CODE = (
 
 # Kernels run without the GIL. As in NumPy, a division by zero raises no error. If the operands are
 # floats, or if the operator is /, the result is infinity or NaN. If the operands are integers and
-# the operator is // or %, the result is 0. With Numba's other error model, each division would
-# first test whether the divisor is zero. LLVM cannot vectorise a loop that contains such a test.
+# the operator is // or %, the result is 0. With Numba's other error model, a division by zero would
+# raise an error. LLVM cannot vectorise a loop that an error may end.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 # Numba's lock. In the whole process, only the thread that holds this lock compiles.

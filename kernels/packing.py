@@ -262,8 +262,8 @@ def zero_word(isa):
 def is_by_item(isa, words, has_projection):
     """Return whether the full codes of items are laid out by item (``simd.panel``).
 
-    `words` is the number of words of a packed row. With AMX, full codes are
-    never laid out by item, and callers ignore the result if it is true.
+    `words` is the number of words of a packed row. With AMX, full codes are never laid out by item,
+    and callers ignore the result if it is true.
     """
     return has_projection or words >= least_words_by_item(isa)
 

@@ -5,7 +5,7 @@ product of a and b decides in both cases. The kernel therefore multiplies the co
 and compares the product with the thresholds of both rows. There are two exceptions. A tile contains
 every pair within one panel twice. If one of the rows is in a sampled panel, the pair is multiplied
 not only to find candidates, but also in the stage ``FIRST``, which estimates thresholds. With AVX2
-and k = 10, a self-join of 30,000 rows of 384 columns takes 20 to 40 % less time than a search that
+and k = 10, a self-join of 30,000 rows of 384 columns takes 23 to 33 % less time than a search that
 multiplies every pair twice (``docs/dev/costs.md``, "Self-joins").
 
 Stages. Python divides the panels into blocks, and calls the kernel for one stage after another. The

@@ -66,7 +66,7 @@ class Launch:
     blocks : ndarray or None
         The units at which the tasks begin and end (``parallel.row_blocks``). None stands for a
         single task, which runs in the calling thread. A search of one query has a single task if
-        the codes of the rows take less than about 16 MB.
+        there are at most 262,144 rows, and if their codes take less than about 16 MB.
     n_threads : int
         The number of threads that run the tasks.
     fits_all_options : bool

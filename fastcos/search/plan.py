@@ -66,7 +66,6 @@ from fastcos.search.task_grid import (
     Machine,
     TaskGrid,
     ThresholdSample,
-    capacity_of_join,
     full_capacity,
     guess_in_range,
     guess_rank,
@@ -114,8 +113,8 @@ class SegmentSizes:
         not been checked.
     n_live_of_index : int or None
         The total number of live rows in this segment and in all segments that are searched together
-        with it. If only one group is searched, only the rows of this group count. None if the
-        caller does not pass this number; ``filter_refine``, for example, does not pass it.
+        with it. If only one group is searched, only the rows of this group count. With None, as
+        in ``filter_refine``, the segment is planned as if it were searched alone.
     """
 
     n_rows: int
@@ -797,7 +796,7 @@ def _plan_self_join(
     rounded = round(n_panels / (2 * machine.n_threads * costs.panels_of_joined_block))
     n_blocks = 2 * machine.n_threads * max(1, rounded)
     panels_per_block = -(-n_panels // n_blocks)
-    capacity = capacity_of_join(k, costs)
+    capacity = costs.candidates_per_joined_neighbor * k + costs.candidates_besides
     # ``of_state`` is the number of bytes that the state of one row takes.
     has_remainders = INSTRUCTION_SETS[layout.isa].int16_words > 0
     of_codes = 4 * layout.words * (2 if has_remainders else 1)

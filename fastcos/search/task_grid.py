@@ -357,11 +357,6 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
     return 1 << math.ceil(entries).bit_length()
 
 
-def capacity_of_join(k: int, costs: CostModel) -> int:
-    """Return how many candidates the buffer of a row can hold during a self-join."""
-    return costs.candidates_per_joined_neighbor * k + costs.candidates_besides
-
-
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
     """Return how many candidates the buffer of a query can hold.
 

@@ -45,9 +45,11 @@ def reciprocal(value):
 
 
 @kernel
-def inverted(lo, hi, values, out):
+def inverted(lo, hi, values, out, quotients, remainders):
     for i in range(lo, hi):
         out[i] = 1.0 / values[i] + reciprocal(values[i])
+        divisor = int(values[i] == 2.0)
+        quotients[i], remainders[i] = 7 // divisor, 7 % divisor
 
 
 CUTS = np.array([0, 3, 4, 40], np.int64)
@@ -61,9 +63,11 @@ def driven(rows_kernel, *arguments):
 
 
 def test_division_by_zero_raises_no_error():
-    out = np.empty(4)
-    inverted(0, 4, np.array([0.0, -0.0, 2.0, np.inf]), out)
+    out, quotients, remainders = np.empty(4), np.empty(4, np.int64), np.empty(4, np.int64)
+    inverted(0, 4, np.array([0.0, -0.0, 2.0, np.inf]), out, quotients, remainders)
     assert out.tolist() == [np.inf, -np.inf, 1.0, 0.0]
+    assert quotients.tolist() == [0, 0, 7, 0]
+    assert remainders.tolist() == [0, 0, 0, 0]
 
 
 # A separate loop is compiled for each combination of types.
