@@ -64,24 +64,33 @@ def estimate_plan(
     request: RequestSizes,
     machine: Machine,
     costs: CostModel,
+    *,
+    is_encoded: bool = False,
 ) -> Estimate:
     """Return the estimate for the search of one segment by this plan.
 
-    The result depends only on the arguments.
+    The result depends only on the arguments. ``is_encoded`` says whether the rows were encoded
+    before the search, so that the search takes no time to encode them. Packed rows were always
+    encoded before.
     """
     if plan.method == "distinct" and plan.inner is not None:
         m = segment.n_distinct or 0
         distinct_rows = dataclasses.replace(segment, n_live=m, n_packed=m)
-        return estimate_plan(plan.inner, distinct_rows, request, machine, costs)
+        return estimate_plan(
+            plan.inner, distinct_rows, request, machine, costs, is_encoded=is_encoded
+        )
     if plan.method == "repack" and plan.inner is not None:
         m = request.n_allowed or 0
         allowed_rows = dataclasses.replace(segment, n_live=m, n_packed=0, packed_for="")
         distinct_request = dataclasses.replace(request, n_allowed=None)
-        return estimate_plan(plan.inner, allowed_rows, distinct_request, machine, costs)
+        return estimate_plan(
+            plan.inner, allowed_rows, distinct_request, machine, costs, is_encoded=is_encoded
+        )
     m = segment.n_live if request.n_allowed is None else request.n_allowed
+    encoding = 0.0 if is_encoded else _encoding(segment, machine, costs)
     if plan.method in ("score_all", "numpy"):
-        return _of_all_pairs(plan, m, segment, request, machine, costs)
-    return _of_tiles(plan, segment, request, machine, costs)
+        return _of_all_pairs(plan, m, segment, request, machine, costs, encoding)
+    return _of_tiles(plan, segment, request, machine, costs, encoding)
 
 
 def _of_all_pairs(
@@ -91,10 +100,12 @@ def _of_all_pairs(
     request: RequestSizes,
     machine: Machine,
     costs: CostModel,
+    encoding: float,
 ) -> Estimate:
     """Return the estimate of a search by "score_all" or "numpy", which score every pair.
 
-    m is the number of rows that the search compares with each query.
+    m is the number of rows that the search compares with each query. ``encoding`` is the number of
+    seconds for encoding the rows.
     """
     n, d = request.n_queries, segment.n_columns
     row_bytes = _row_bytes(segment)
@@ -116,7 +127,7 @@ def _of_all_pairs(
     return Estimate(
         bytes_read=bytes_read, scored_pairs=pairs, memory=memory,
         multiply=pairs * per_score / threads, scores=_selecting(request, threads, costs),
-        packing=_encoding(segment, machine, costs),
+        packing=encoding,
     )  # fmt: skip
 
 
@@ -126,11 +137,12 @@ def _of_tiles(
     request: RequestSizes,
     machine: Machine,
     costs: CostModel,
+    encoding: float,
 ) -> Estimate:
     """Return the estimate for a search by tiles.
 
     A search by tiles reads all codes once per block of queries, and scores only the candidates in
-    float64.
+    float64. ``encoding`` is the number of seconds for encoding the rows.
     """
     layout, grid = cast(TileLayout, plan.layout), plan.grid
     n, k, d = request.n_queries, request.k, segment.n_columns
@@ -167,7 +179,7 @@ def _of_tiles(
     scored = min(scored, float(n) * n_packed)
     per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d
     scores = scored * per_score / threads + _selecting(request, threads, costs)
-    packing = _encoding(segment, machine, costs)
+    packing = encoding
     if not segment.packed_for and plan.method == "packed":
         per_row = costs.seconds_per_packed_row + d * costs.seconds_per_packed_entry
         packing += n_packed * per_row / machine.n_threads

@@ -8,6 +8,7 @@ measured times.
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,13 +18,12 @@ import numpy as np
 
 from fastcos import config, validation
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.batches import plan_batch
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.filters import no_exclusions
-from fastcos.search.group_search import plan_groups_of_segments
+from fastcos.search.group_search import plan_groups_of_segments, plan_panel_tasks
 from fastcos.search.item_groups import ItemGroups
 from fastcos.search.layout import tile_layout
 from fastcos.search.options import ExecutionOptions, as_options
@@ -32,7 +32,6 @@ from fastcos.search.plan import (
     SearchPlan,
     SegmentSizes,
     n_candidates,
-    plan_group_panels,
     plan_search,
 )
 from fastcos.search.prepared import can_be_prepared
@@ -109,7 +108,12 @@ class SearchExplanation:
 
     @property
     def method(self) -> str:
-        """The method by which the first segment is searched; see SearchPlan."""
+        """The method by which the first segment is searched; see SearchPlan.
+
+        If ``SimilarityIndex.explain`` was called with ``groups``, the method is that of the first
+        group, and other groups may be searched by other methods. Groups that are searched one at a
+        time come first, then groups that are searched by tiles, and then all other groups.
+        """
         return self.plans[0].method if self.plans else "nothing"
 
     def as_dict(self) -> dict[str, Any]:
@@ -298,7 +302,8 @@ def explain_groups(
 ) -> SearchExplanation:
     """Explain a search in which each query finds only items of its group.
 
-    ``codes`` (n,) contains the code of each query's group, as ``groups.find`` returns it.
+    ``codes`` (n,) contains the code of each query's group, as ``groups.find`` returns it. The
+    result depends on earlier searches, because they have counted queries and packed groups.
     """
     n_allowed = items.n_live if allowed_positions is None else len(allowed_positions)
     k, costs, isa = min(k, n_allowed), cost_model.COSTS, config.isa()
@@ -307,28 +312,44 @@ def explain_groups(
     n_queries = np.bincount(codes[codes >= 0], minlength=len(groups.labels))
     group_plans = plan_groups_of_segments(items, orders, n_queries, k)
     is_tiled, is_small = np.zeros((2, len(n_queries)), np.bool_)
+    is_bounded = is_upper_bounded(items.measure)
     machine = scan.machine_of(options, isa)
+    # The rows of an index were encoded when they were added, so no group is encoded again.
+    estimate_of = functools.partial(estimate_plan, costs=costs, is_encoded=True)
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
     for segment, order, group_plan in zip(
         items.segments, orders, group_plans.of_segments, strict=True
     ):
         n_items = np.diff(order.starts)
         for group in np.flatnonzero(group_plans.is_segment & (n_items > 0)).tolist():
-            sizes = order.sizes_of(segment, group)
-            request = RequestSizes(int(n_queries[group]), min(k, sizes.n_live))
-            plans.append(plan_search(sizes, request, machine))
-            total = total.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
-        for group in np.flatnonzero(group_plan.is_tiled).tolist():
-            sizes, n = order.sizes_of(segment, group), int(n_queries[group])
-            layout = tile_layout(sizes.packed_for or isa, n_columns)
-            n_panels = -(-sizes.n_live // PANEL)
-            plan = plan_group_panels(n, k, layout, n_columns, n_panels, machine)
+            n_of_group = int(group_plans.n_items[group])
+            # ``filter_refine`` searches a segment without the number of rows in other segments.
+            sizes = order.sizes_of(segment, group, None if is_bounded else n_of_group)
+            width = min(k, n_of_group)
+            if is_bounded:
+                width = n_candidates(width, sizes.n_live)
+            request = RequestSizes(int(n_queries[group]), width)
+            is_compiled = bool(sizes.packed_for) or not segment.uses_numpy()
+            of_segment = dataclasses.replace(machine, is_compiled=is_compiled)
+            plans.append(plan_search(sizes, request, of_segment))
+            total = total.plus(estimate_of(plans[-1], sizes, request, of_segment))
+        tiled_groups = np.flatnonzero(group_plan.is_tiled)
+        if len(tiled_groups):
+            first_sizes = order.sizes_of(segment, int(tiled_groups[0]))
+            layout = tile_layout(first_sizes.packed_for or isa, n_columns)
+            group_of = np.repeat(tiled_groups, n_queries[tiled_groups])
+            _, blocks, plan = plan_panel_tasks(group_of, n_items, k, layout, n_columns, options)
             plans.append(plan)
-            # The threads of the plan search different groups, so each group has one thread.
-            of_group = dataclasses.replace(plan, grid=dataclasses.replace(plan.grid, n_threads=1))
+            # Each task has one thread, and several tasks run at the same time.
+            n_at_once = min(plan.grid.n_threads, len(blocks) - 1)
             one_thread = dataclasses.replace(machine, n_threads=1)
-            estimate = estimate_plan(of_group, sizes, RequestSizes(n, k), one_thread, costs)
-            total = total.plus(estimate, 1 / plan.grid.n_threads)
+        for group in tiled_groups.tolist():
+            sizes, n = order.sizes_of(segment, group), int(n_queries[group])
+            n_blocks = -(-n // plan.grid.queries_per_block)
+            grid = dataclasses.replace(plan.grid, n_query_blocks=n_blocks, n_threads=1)
+            of_group = dataclasses.replace(plan, grid=grid)
+            estimate = estimate_of(of_group, sizes, RequestSizes(n, k), one_thread)
+            total = total.plus(estimate, 1 / n_at_once)
         n_small = int(n_queries[group_plan.is_small].sum())
         if n_small:
             n_pairs = int((n_queries * n_items)[group_plan.is_small].sum())
@@ -338,7 +359,7 @@ def explain_groups(
             plans.append(SearchPlan("score_all", grid=grid))
             sizes = dataclasses.replace(segment.sizes(), n_live=m)
             request = RequestSizes(n_small, min(k, m))
-            total = total.plus(estimate_plan(plans[-1], sizes, request, machine, costs))
+            total = total.plus(estimate_of(plans[-1], sizes, request, machine))
         is_tiled |= group_plan.is_tiled
         is_small |= group_plan.is_small
     # A group that has many items in one segment and few in another is counted only as tiled.
@@ -356,7 +377,7 @@ def explain_groups(
             ),
             (
                 int(is_small.sum()),
-                "small: one call scores every query against all items of its group",
+                "searched by one call, which scores every query with all items of its group",
             ),
         )
         if count

@@ -27,6 +27,7 @@ from fastcos.kernels.simd.panel import PANEL
 from fastcos.search import plan, scan, task_grid
 from fastcos.search.filters import ExcludedItems, kernel_filters
 from fastcos.search.item_groups import QueryGroups, SegmentOrder
+from fastcos.search.layout import TileLayout
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import pack_queries, pair_scoring
 from fastcos.search.rankings import Ranking, padding, select_best, unfilled
@@ -202,6 +203,50 @@ def plan_groups_of_segments(
     return GroupPlans(n_items, is_segment, of_segments)
 
 
+class PanelTasks(NamedTuple):
+    """The tasks of a search that compares n queries with the panels of their groups.
+
+    Attributes
+    ----------
+    tasks : ndarray (t + 1,), int64
+        The queries of task i are ``range(tasks[i], tasks[i + 1])``. All of them belong to the same
+        group.
+    blocks : ndarray (b + 1,), int64
+        A thread performs the tasks in ``range(blocks[j], blocks[j + 1])`` one after the other.
+    plan : SearchPlan
+        The plan of the search, which is made for the largest task and the largest group.
+    """
+
+    tasks: Integers
+    blocks: Integers
+    plan: plan.SearchPlan
+
+
+def plan_panel_tasks(
+    group_of: Integers,
+    n_items: Integers,
+    k: int,
+    layout: TileLayout,
+    n_columns: int,
+    options: ExecutionOptions,
+) -> PanelTasks:
+    """Divide a search of groups by tiles into tasks, and plan the search.
+
+    ``group_of`` (n,) contains the group of each query; the queries of a group are consecutive.
+    ``n_items`` (g,) contains the number of items of each group.
+    """
+    group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))
+    tasks = np.union1d(group_starts, np.arange(0, len(group_of), _QUERIES_PER_TASK))
+    n_items = n_items[group_of[tasks]]
+    tasks = np.append(tasks, len(group_of))
+    work = np.concatenate([[0], np.cumsum(np.diff(tasks) * n_items)])
+    panel_plan = plan.plan_group_panels(
+        int(np.diff(tasks).max()), k, layout, n_columns, -(-int(n_items.max()) // PANEL),
+        scan.machine_of(options, layout.isa),
+    )  # fmt: skip
+    return PanelTasks(tasks, parallel.work_blocks(work, _TILED_PAIRS_PER_BLOCK), panel_plan)
+
+
 def _needs_segments(items: ItemSource) -> bool:
     """Return whether every group must be searched as a segment.
 
@@ -258,21 +303,14 @@ def _search_panels(
     by tiles in ``scan``.
     """
     group_of = codes[numbers]
-    group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))
-    # All queries of a task belong to one group.
-    tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
-    tasks = np.append(tasks, len(numbers))
-    n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
     # All groups are packed with the same scaling, so the queries are scaled only once, for the
     # first group.
     panels = order.packed(int(group_of[0]))
     scaled_queries = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape
-    n_panels = -(-int(n_items.max()) // PANEL)
-    group_plan = plan.plan_group_panels(
-        int(np.diff(tasks).max()), k, panels.layout, queries.rows.shape[1], n_panels,
-        scan.machine_of(options, panels.layout.isa),
-    )  # fmt: skip
+    tasks, blocks, group_plan = plan_panel_tasks(
+        group_of, np.diff(order.starts), k, panels.layout, queries.rows.shape[1], options
+    )
     thresholds = np.full(n_queries, -NEVER)
     unproved = np.full((1, n_queries), -NEVER)
     outputs = records.SearchResults(
@@ -303,6 +341,4 @@ def _search_panels(
                 remaining = remaining[unproved[0, remaining] > -NEVER]
                 sample = task_grid.NO_SAMPLE
 
-    work = np.concatenate([[0], np.cumsum(np.diff(tasks) * n_items)])
-    blocks = parallel.work_blocks(work, _TILED_PAIRS_PER_BLOCK)
     parallel.run(search_tasks, blocks, n_threads=group_plan.grid.n_threads)

@@ -511,7 +511,9 @@ class SimilarityIndex:
         SearchExplanation
             The method of the search, why other methods are not used, how the work is divided among
             threads, how many bytes are read, how much memory the buffers take, and the estimated
-            time. ``print`` shows the explanation as text.
+            time. ``print`` shows the explanation as text. With ``groups``, the explanation depends
+            on earlier searches of the index: a group is packed only after enough queries have
+            searched it. The attribute ``method`` is then the method of the first group.
 
         Raises
         ------

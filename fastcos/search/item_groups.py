@@ -54,16 +54,27 @@ class SegmentOrder:
         """Add the number of queries (g,) that a search has in each group to ``n_queries``."""
         self._n_queries += n_queries
 
-    def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
-        """Return the sizes of a segment with only this group, to plan a search of the group."""
+    def sizes_of(
+        self, segment: Segment, group: int, n_live_of_index: int | None = None
+    ) -> plan.SegmentSizes:
+        """Return the sizes of a segment with only this group, to plan a search of the group.
+
+        ``n_live_of_index`` is described in ``SegmentSizes``. If it is not known yet whether the
+        group contains duplicates or extreme norms, the function assumes that it contains neither.
+        """
         group_segment = self._segments.get(group)
         if group_segment is not None:
-            return group_segment.sizes()
+            sizes = group_segment.sizes(n_live_of_index)
+            return dataclasses.replace(
+                sizes,
+                n_distinct=sizes.n_live if sizes.n_distinct is None else sizes.n_distinct,
+                has_moderate_norms=sizes.has_moderate_norms is not False,
+            )
         n_items, panels = int(self.starts[group + 1] - self.starts[group]), self._packed.get(group)
         return dataclasses.replace(
             segment.sizes(), n_live=n_items, packed_for="" if panels is None else panels.layout.isa,
             n_packed=0 if panels is None else n_items, projected_words=0, n_distinct=n_items,
-            has_moderate_norms=True,
+            has_moderate_norms=True, n_live_of_index=n_live_of_index,
         )  # fmt: skip
 
     def packed(self, group: int) -> PackedItems:

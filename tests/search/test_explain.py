@@ -6,7 +6,8 @@ import pytest
 import fastcos
 from fastcos import SimilarityIndex, explain_top_k
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.search import cost_model, group_search, scan
+from fastcos.parallel import readiness
+from fastcos.search import cost_model, group_search, plan, scan
 
 ROWS = np.random.default_rng(0).standard_normal((5000, 40)).astype(np.float32)
 
@@ -94,7 +95,7 @@ def test_groups_are_explained_by_their_sizes():
     assert (explained.n_queries, explained.n_items, explained.n_segments) == (1003, 5000, 1)
     text = str(explained)
     assert "1 group is searched by one thread per group, several groups at the same time" in text
-    assert "1 group is small: one call scores every query against all items" in text
+    assert "1 group is searched by one call, which scores every query with all items of" in text
     assert [plan.method for plan in explained.plans] == ["packed", "score_all"]
     assert explained.seconds < index.explain(1003, n_threads=2).seconds * 2
     assert "nothing is searched" in str(index.explain(5, groups="nobody"))
@@ -121,7 +122,7 @@ def test_groups_are_explained_with_the_queries_of_earlier_searches(monkeypatch):
         text = str(explained)
         is_explained_as_tiled.append("1 group is searched by one thread per group" in text)
         assert (explained.method == "packed") == is_explained_as_tiled[-1]
-        assert ("1 group is small" in text) != is_explained_as_tiled[-1]
+        assert ("1 group is searched by one call" in text) != is_explained_as_tiled[-1]
         index.search(rows[number], groups="all")
     assert searches_by_tiles == [8, 9, 10]
     assert is_explained_as_tiled == [False] * 7 + [True] * 3
@@ -134,8 +135,88 @@ def test_groups_are_explained_by_their_sizes_in_each_segment():
     explained = index.explain(5000, 5, groups="rare")
     assert explained.n_segments == 2
     # The group has 100 items, but only 50 in each segment: too few to be searched by tiles.
-    assert "1 group is small" in str(explained)
+    assert "1 group is searched by one call" in str(explained)
     assert {plan.method for plan in explained.plans} == {"score_all"}
+
+
+SEGMENTS_ONLY = {"min_entries_of_segment": 1}
+TILES_ONLY = {
+    "min_entries_of_segment": 2**40, "min_work_of_panels": 0, "min_items_in_panels": 1,
+    "scores_per_packed_row": 0,
+}  # fmt: skip
+
+
+def test_a_group_is_explained_after_a_search_that_looked_up_no_duplicates():
+    index = SimilarityIndex().fit(ROWS, groups=["big"] * 5000)
+    with cost_model.costs_replaced(**SEGMENTS_ONLY):
+        before = index.explain(100, groups="big")
+        index.search(ROWS[:1], groups="big")
+        explained = index.explain(100, groups="big")
+    assert explained.plans == before.plans
+    assert explained.seconds == before.seconds
+
+
+def test_groups_are_explained_as_searches_in_numpy_until_kernels_are_compiled(
+    monkeypatch, plans_run
+):
+    monkeypatch.setattr(readiness, "use_numpy", lambda: True)
+    index = SimilarityIndex().fit(ROWS, groups=["big"] * 5000)
+    explained = index.explain(100, groups="big", n_threads=2)
+    index.search(ROWS[:100], groups="big", n_threads=2)
+    assert explained.method == "numpy"
+    assert explained.plans == tuple(plans_run)
+
+
+@pytest.mark.parametrize("k", [5, 100])
+@pytest.mark.parametrize(("measure", "n_segments"), [("cosine", 2), ("mutual_proximity", 1)])
+def test_a_group_searched_as_a_segment_is_planned_as_it_is_explained(
+    plans_run, measure, n_segments, k
+):
+    index = SimilarityIndex(measure).fit(ROWS, groups=["all"] * 5000)
+    index.add(ROWS[:60] + 1, groups=["all"] * 60)
+    plans_run.clear()
+    with cost_model.costs_replaced(**SEGMENTS_ONLY):
+        explained = index.explain(20, k, groups="all", n_threads=3)
+        index.search(ROWS[:20], k, groups="all", n_threads=3)
+    assert explained.n_segments == n_segments
+    assert explained.plans == tuple(dict.fromkeys(plans_run))
+
+
+def test_groups_are_searched_by_tiles_as_it_is_explained(monkeypatch):
+    index = SimilarityIndex().fit(ROWS, groups=np.repeat(["large", "small"], [4000, 1000]))
+    asked = np.repeat(["large", "small"], [600, 700])
+    made, plan_group_panels = [], plan.plan_group_panels
+
+    def recorded(*arguments):
+        made.append(plan_group_panels(*arguments))
+        return made[-1]
+
+    with cost_model.costs_replaced(**TILES_ONLY):
+        explained = index.explain(1300, groups=asked, n_threads=3)
+        monkeypatch.setattr(plan, "plan_group_panels", recorded)
+        index.search(ROWS[:1300], groups=asked, n_threads=3)
+    assert explained.plans == tuple(made)
+
+
+def test_threads_without_a_task_do_not_shorten_the_estimate_of_groups():
+    index = SimilarityIndex().fit(ROWS, groups=np.repeat(["one", "other"], 2500))
+    with cost_model.costs_replaced(**TILES_ONLY):
+        # The 50 queries of one group are a single task.
+        seconds = [index.explain(50, groups="one", n_threads=n).seconds for n in (1, 8)]
+        assert seconds[0] == seconds[1]
+        both = np.repeat(["one", "other"], 250)
+        seconds = [index.explain(500, groups=both, n_threads=n).seconds for n in (1, 2, 8)]
+    assert seconds[0] > seconds[1] == seconds[2]
+
+
+def test_groups_of_an_index_are_not_encoded_again():
+    """The estimate for one small group does not depend on the number of other rows."""
+    estimates = []
+    for rows in (ROWS, ROWS[:1000]):
+        index = SimilarityIndex().fit(rows, groups=np.repeat([0, 1], [200, len(rows) - 200]))
+        with cost_model.costs_replaced(**SEGMENTS_ONLY):
+            estimates.append(index.explain(100, groups=0).estimate)
+    assert estimates[0] == estimates[1]
 
 
 def test_rows_are_not_packed_and_nothing_is_searched_for_sizes_alone():
