@@ -28,9 +28,9 @@ norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W th
 
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
-The bound terms of a query (``simd.panel``) are tau, the factor of N, the factor of R, and the
-weight of the offsets, all divided by s; the code calls them THRESHOLD, RESIDUAL_NORM, CODE_NORM and
-OFFSET_WEIGHT. The statistics of a panel are 1 / t, N, R and the range of the offsets; the code
+The bound terms of a query (``simd.panel``) are tau, the factor of N, an upper bound on |s q|, and
+the weight of the offsets, all divided by s; the code calls them THRESHOLD, RESIDUAL_NORM, CODE_NORM
+and OFFSET_WEIGHT. The statistics of a panel are 1 / t, N, R and the range of the offsets; the code
 calls the first three INVERSE_STEP, MAX_NORM and MAX_RESIDUAL. Most kernels compare v with v_min - 1
 in float32 (``product_below``). Only the operation that lists the hits of a tile
 (``simd.hits.list_tile_hits``) does not: with int8 codes, it compares v with an integer between
@@ -43,11 +43,14 @@ smaller (``query_blocks``). The bound terms therefore contain the factor of N tw
 that are refined, and for products that are not.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
-products. The rounding error of a squared distance may be |a| / |b| times as large as the rounding
-error of an inner product. The function ``score_rounding`` returns a bound on the rounding error of
-a score. The rounding errors of tau and of w o are proportional to |a'| |b'| + |w o|, which is at
-least |tau|. To cover the part |w o|, W is enlarged by SLACK |w o|. Therefore, if a pair is dropped
-because of a threshold, the float64 score of the pair is strictly below this threshold.
+products. Other errors are treated separately. The rounding error of a squared distance may be |a| /
+|b| times as large as that of an inner product, and a shift causes rounding errors, too; tau is
+lowered by a bound on these errors (``score_rounding``). The rounding errors of w o are proportional
+to |w o|; when items are packed, the extreme offsets of a panel are therefore moved apart by SLACK
+times their magnitudes, which enlarges W. The rounding error of tau is proportional to |tau|. If
+|tau| is at most twice |a'| |b'| + |w o|, SLACK covers this error; otherwise, K differs from tau by
+much more than the error. Therefore, if a pair is dropped because of a threshold, the float64 score
+of the pair is strictly below this threshold.
 
 Shift. Rows of embeddings often share a common direction c, a row of norm 1. If the components of
 the rows along c are subtracted before packing, a' and b' become shorter, and every term of the
@@ -106,7 +109,7 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 @inlined_kernel
 def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
-    """Return a number: an item can reach a threshold only if its product is above this number.
+    """Return a number: an item can reach a threshold only if its product is at least this number.
 
     An item of the panel can reach the threshold only if its product is at least v_min, which is
     defined at the top of this file. The result is v_min - 1, so that no rounding error excludes an
@@ -158,9 +161,9 @@ def threshold_of(query, queries, score, inverse_step):
 
 @borrowing_kernel
 def score_rounding(query, queries):
-    """Return a bound on the error of K that is caused by the rounding of a float64 score.
+    """Return a bound on those rounding errors of K that SLACK does not cover.
 
-    The docstring of this module defines K.
+    The docstring of this module defines K, and lists these errors under "Rounding".
     """
     return (
         1e-12 * abs(queries.scaling.intercepts[query])

@@ -25,9 +25,8 @@ the *upper bound* on the score. The kernel takes the following steps:
    largest product of each panel is therefore multiplied by the quantisation step of the panel,
    which gives one *estimate* per panel. The quantisation step of the query is left out: it is the
    same for all slots, and thresholds are divided by it. The *first* threshold is the r-th largest
-   estimate. It is divided by the quantisation step of each panel. A slot is scored if its product
-   is at least the result minus 1, so that a rounding error cannot exclude the slot that set the
-   threshold.
+   estimate. A slot with the product v in a panel with the step t is scored if v is at least
+   threshold / t - 1. The 1 ensures that no rounding error excludes the slot that set the threshold.
 5. The k-th best score among all slots cannot be lower than the k-th best score among the slots that
    step 4 scored in float64. The k-th best score of step 4 is therefore a *proved* threshold. A slot
    that step 4 did not score is now scored in float64 if its upper bound reaches the proved
@@ -381,8 +380,8 @@ def score_reaching(
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    If `by_upper_bound` is false, a slot reaches the threshold if its product, converted as the
-    estimate of its panel is, reaches it. If it is true, a slot reaches the threshold if the upper
+    Let v be the product of a slot, and t the step of its panel. If `by_upper_bound` is false, a
+    slot reaches the threshold if v t does. If it is true, a slot reaches the threshold if the upper
     bound on its score does; the norms of the query's residual and codes then lower the product that
     is required. Slots that reach `previous_threshold` by the first rule are skipped, because an
     earlier call with the same threshold has scored them. The function returns the number of best

@@ -49,14 +49,16 @@ has stored a launch for a search, the search consists of these calls::
         IndexNeighbors            results       positions, scores (rounded to float32), and the ids
                                                 at the positions
 
+To understand this path, read ``SimilarityIndex.search`` down to the first call of
+``prepared.search``, the methods ``PreparedSearches.search`` and ``Launch.run``, and the module
+``kernels/few_queries.py``, which says why the result is exact. The docstring of
+``kernels/candidate_filter.py`` proves the bound on which this rests. The example near the end of
+this page follows one search with its numbers.
+
 If the caller also passes ``n_threads``, a mask of allowed items or ids to drop, the stored launch
-is used, too, after a few more steps. To understand this path, read ``SimilarityIndex.search`` down
-to the first call of ``prepared.search``, the methods ``PreparedSearches.search`` and
-``Launch.run``, and the module ``kernels/few_queries.py``, which says why the result is exact. The
-docstring of ``kernels/candidate_filter.py`` proves the bound on which this rests. Launches are
-stored by the shape and the number type of the queries and by k; in a large index, also by the
-number of threads and the working memory. If a projection was added to the packed rows of a segment
-meanwhile, the search is planned again.
+is used, too, after a few more steps. Launches are stored by the shape and the number type of the
+queries and by k; in a large index, also by the number of threads and the working memory. If a
+projection was added to the packed rows of a segment meanwhile, the search is planned again.
 
 A projection can be added after ``fit`` has returned. For a segment of at least 4,096 rows and 192
 columns, ``fit`` may start a thread that replaces the packed rows of the segment (``projection``).
