@@ -68,8 +68,8 @@ are correct. The imported names have the following meanings:
   in which the codes of each item lie together (long rows with AVX2, and rows with a projection).
 - ``estimate_panels`` computes the estimates of step 4, and ``threshold_of`` computes the proved
   threshold of step 5 from a float64 score. ``product_below`` returns a number for a threshold and a
-  panel: a slot of the panel can reach the threshold only if its product is above this number, which
-  contains a margin of 1 for rounding errors.
+  panel: a slot of the panel can reach the threshold only if its product is at least this number,
+  which contains a margin of 1 for rounding errors.
 - ``list_reaching`` lists the products of a panel that are at least a number, which is not rounded
   to an integer. ``passes_filters`` applies the filters, and ``score_pairs`` computes float64
   scores. ``kth_largest``, ``select_best``, ``keep_best`` and ``write_best`` select and sort the
@@ -381,11 +381,12 @@ def score_reaching(
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
     Let v be the product of a slot, and t the step of its panel. If `by_upper_bound` is false, a
-    slot reaches the threshold if v t does. If it is true, a slot reaches the threshold if the upper
-    bound on its score does; the norms of the query's residual and codes then lower the product that
-    is required. Slots that reach `previous_threshold` by the first rule are skipped, because an
-    earlier call with the same threshold has scored them. The function returns the number of best
-    rows in the buffers, and the k-th best score.
+    slot reaches the threshold if v t, plus the largest weighted offset of the panel, reaches it,
+    with a margin of 1 in v. If it is true, a slot reaches the threshold if the upper bound on its
+    score does; the norms of the query's residual and codes then lower the product that is required.
+    Slots that reach `previous_threshold` by the first rule are skipped, because an earlier call
+    with the same threshold has scored them. The function returns the number of best rows in the
+    buffers, and the k-th best score.
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0
