@@ -6,7 +6,7 @@ several thresholds, the script prints a table. The table shows the times of both
 quantities below and above the threshold. The rows are random, and searches run on two threads
 unless a table says otherwise. Times are medians of five calls, after a first call that compiles the
 kernels. If files are given, the table of the projection also shows times for the rows of these
-files. The first 1,000 rows of a file are the queries. The script takes two minutes on two cores.
+files. The first 1,000 rows of a file are the queries. The script takes several minutes.
 """
 
 import sys
@@ -238,6 +238,25 @@ def self_joins():
     show(title, header, table)
 
 
+def candidates_of_self_joins():
+    """Print the times of self-joins whose buffers have space for 2, 4, 8 or 16 k + 64 candidates.
+
+    The times are relative to the time with space for 4 k + 64 candidates.
+    """
+    sizes, table = (2, 4, 8, 16), []
+    for kind, make in (("independent", gaussian), ("clustered", clustered)):
+        rows = make(30_000, 384)
+
+        def join(size, rows=rows):
+            with cost_model.costs_replaced(candidates_per_joined_neighbor=size):
+                fastcos.top_k(rows, k=100)
+
+        times = in_turns(*(partial(join, size) for size in sizes))
+        table.append((kind, *np.median(times / times[:, 1:2], axis=0)))
+    title = f"candidates_per_joined_neighbor: self-join 30,000 x 384, k = 100 ({config.isa()})"
+    show(title, ("rows", *(f"{size} k + 64" for size in sizes)), table)
+
+
 if __name__ == "__main__":
     for columns in (64, 128, 768, 1536):
         packing_against_scoring(columns)
@@ -248,4 +267,5 @@ if __name__ == "__main__":
     duplicates()
     extra_candidates()
     self_joins()
+    candidates_of_self_joins()
     without_and_with_projection(sys.argv[1:])
